@@ -214,6 +214,7 @@ class NativeBackend final : public Backend {
       if ((*lowered)->staged != nullptr) plans = *std::move(lowered);
     }
     const bool is_lowered = plans != nullptr;
+    prepared->row = group_.row_of(call.collective, asked.bytes, selection->row->name, is_lowered);
     const bool is_bulk = is_lowered && needs_bulk(call, asked.bytes, *plans->staged);
     group_.place(std::move(plans), is_bulk, call, prepared);
     if (is_lowered) {

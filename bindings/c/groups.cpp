@@ -115,6 +115,14 @@ tutti_status_t tutti_group_abort(tutti_group_t group, const char* why) {
   return guarded([&] { group_of(group).abort(why == nullptr ? "" : why); });
 }
 
+tutti_status_t tutti_group_shrink(tutti_group_t group, const int* left_out, size_t left_out_count,
+                                  tutti_group_t* successor) {
+  return make_part("shrink", group, successor, [&](const tutti::CommGroup& g) {
+    if (left_out == nullptr && left_out_count > 0) refuse("shrink: left_out: a null pointer");
+    return g.shrink({left_out, left_out_count});
+  });
+}
+
 tutti_status_t tutti_group_failure(tutti_group_t group) {
   return guarded([&] {
     if (const std::optional<tutti::Error> failure = group_of(group).failure()) throw tutti::Error(*failure);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bindings/jax/large_pages.hpp"
 #include "bindings/jax/mpi_stub.hpp"
 #include "tutti/tutti.h"
 
@@ -96,6 +97,10 @@ struct Call {
   }
   void take_op(Handle handle) {
     if (status == 0 && !find(kOps, handle, &op)) status = fail(name, "the operation is not supported");
+  }
+  // Where the result of so many elements goes.
+  void prepare_result(void* output, std::size_t count) const {
+    if (status == 0) tutti::jax::prefer_large_pages(output, count * tutti_dtype_bytes(dtype));
   }
   // Runs `function` unless an argument is wrong; returns the code of MPI.
   template <class Function>
@@ -212,6 +217,7 @@ int MPIABI_Error_string(int, char* text, int* length) {
 int MPIABI_Allreduce(const void* input, void* output, int count, Handle type, Handle op, Handle comm) {
   Call call("MPI_Allreduce", comm, type);
   call.take_op(op);
+  if (output != input) call.prepare_result(output, static_cast<std::size_t>(count));
   return call.run([&] {
     return tutti_allreduce(input, output, static_cast<std::size_t>(count), call.dtype, call.op, call.group,
                            nullptr);
@@ -220,6 +226,10 @@ int MPIABI_Allreduce(const void* input, void* output, int count, Handle type, Ha
 
 int MPIABI_Allgather(const void* input, int count, Handle type, void* output, int, Handle, Handle comm) {
   Call call("MPI_Allgather", comm, type);
+  if (call.status == 0) {
+    call.prepare_result(
+        output, static_cast<std::size_t>(count) * static_cast<std::size_t>(tutti_group_size(call.group)));
+  }
   return call.run([&] {
     return tutti_allgather(input, output, static_cast<std::size_t>(count), call.dtype, call.group, nullptr);
   });

@@ -20,6 +20,9 @@ auto& checked(Items& items, std::size_t position, const std::string& owner, cons
 OperationImpl::OperationImpl(SessionImpl& owner, std::size_t position, const RegInfoImpl& described)
     : session(owner),
       index(position),
+      first_set(owner.operations.empty()
+                    ? 0
+                    : owner.operations.back()->first_set + owner.operations.back()->kernels.size()),
       type(described.type),
       name(described.name.empty() ? fmt::format("operation {}", position) : described.name),
       kernels(described.parameter_sets) {

@@ -38,6 +38,7 @@ struct OperationImpl : MLSL::Operation {
 
   SessionImpl& session;
   std::size_t index;
+  std::size_t first_set;  // parameter sets of the operations before it
   MLSL::OpType type;
   std::string name;
   DistributionImpl* distribution = nullptr;

@@ -19,6 +19,7 @@ ParameterSetImpl::ParameterSetImpl(OperationImpl& owner, std::size_t index, cons
       increment_request(owner.name + ": StartIncrementComm") {
   const Place& place = operation.distribution->place();
   name_ = fmt::format("{}.{}.{}", operation.session.number, operation.index, index);
+  priority = -static_cast<int>(operation.first_set + index);
   global = part_of(kernels.count, place.model_count, place.model_index);
   local_count = owned_count = global.count;
   if (kernels.compression == MLSL::CT_QUANTIZATION &&
@@ -36,6 +37,10 @@ ParameterSetImpl::ParameterSetImpl(OperationImpl& owner, std::size_t index, cons
 bool ParameterSetImpl::communicates() const {
   // Of fewer kernels than model partitions, the last data groups have none.
   return operation.distribution->place().data_count > 1 && local_count > 0;
+}
+
+bool ParameterSetImpl::may_be_overtaken() const {
+  return operation.first_set > 0 && gradient_bytes() >= environment().settings().priority_bytes;
 }
 
 std::size_t ParameterSetImpl::gradient_bytes() const {
@@ -58,7 +63,7 @@ void ParameterSetImpl::start_gradients(void* buffer) {
     const Settings& settings = environment().settings();
     if (kernels.compression == MLSL::CT_QUANTIZATION) {
       start_compressed(buffer);
-    } else if (settings.has_priority && gradient_bytes() >= settings.priority_bytes) {
+    } else if (settings.has_priority && may_be_overtaken()) {
       start_prioritized(buffer);
     } else if (kernels.has_distributed_update) {
       gradient_request.add(group.ireduce_scatter(buffer, gradient_result, element_count(owned_count), dtype));
@@ -68,7 +73,6 @@ void ParameterSetImpl::start_gradients(void* buffer) {
   });
 }
 
-// The operation that was added first is needed first, so it is the most urgent.
 void ParameterSetImpl::start_prioritized(void* buffer) {
   const std::uint64_t shape[] = {local_count, kernels.size};
   TensorCall call;
@@ -77,7 +81,7 @@ void ParameterSetImpl::start_prioritized(void* buffer) {
   call.output = gradient_result;
   call.dtype = dtype_of(kernels.type);
   call.shape = shape;
-  call.priority = -static_cast<int>(operation.index);
+  call.priority = priority;
   call.memory = Memory::host;
   gradient_request.add(operation.distribution->tensors().submit(name_, call));
 }

@@ -28,6 +28,8 @@ struct ParameterSetImpl : MLSL::ParameterSet {
   ParameterSetImpl(OperationImpl& owner, std::size_t index, const Kernels& described);
 
   bool communicates() const;
+  // With priorities. False for a small gradient, and for those that are needed first: they are sent at once.
+  bool may_be_overtaken() const;
   void start_gradients(void* buffer);
   void start_increments(void* buffer);
   std::size_t element_count(std::size_t kernel_count) const { return kernel_count * kernels.size; }
@@ -35,6 +37,8 @@ struct ParameterSetImpl : MLSL::ParameterSet {
 
   OperationImpl& operation;
   Kernels kernels;
+  // The set that was added first is needed first, so it is the most urgent.
+  int priority = 0;
   Range global;  // this rank's kernels among all
   std::size_t local_count = 0, owned_count = 0, owned_first = 0;
   Request gradient_request, increment_request;

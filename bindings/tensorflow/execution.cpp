@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <functional>
+#include <mutex>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -17,8 +18,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A thread that runs a graph may be needed for other operations, and waits no longer than this.
-constexpr auto kPatience = std::chrono::microseconds(200);
+// A thread that runs a graph may be needed for other operations, and waits no longer than this. A rank that waits is ahead of the others.
+constexpr auto kPatience = std::chrono::milliseconds(1);
 
 class Execution;
 
@@ -61,6 +62,7 @@ class Execution {
   bool read(Tensor& tensor);
   bool read_splits();
   void submit_all();
+  tutti_status_t submit_in_turn(const std::string& base);
   std::optional<tutti_status_t> wait_here(Part& part, Clock::time_point end);
   tutti_status_t submit(Part& part, const std::string& name, const std::string& batch);
   tutti_tensor_call_t call_of(Part& part, const std::string& batch);
@@ -134,18 +136,11 @@ void Execution::submit_all() {
   left_ += count;
   set_->under_way += static_cast<int>(count);
   is_urgent_ = kernel_.is_eager || set_->under_way == static_cast<int>(count);
-  std::vector<tutti_status_t> statuses;
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::string name =
-        count == 1 ? base : base + "_" + std::to_string(i + 1) + "of" + std::to_string(count);
-    statuses.push_back(submit(parts_[i], name, base));
-    if (statuses.back() != TUTTI_OK) succeeds({code_of(statuses.back()), tutti_last_error()});
-  }
+  const tutti_status_t refusal = submit_in_turn(base);
   const auto end = Clock::now() + kPatience;
-  for (std::size_t i = 0; i < count; ++i) {
-    Part& part = parts_[i];
-    if (statuses[i] != TUTTI_OK) {
-      complete(part, statuses[i], "");
+  for (Part& part : parts_) {
+    if (part.work == nullptr) {
+      complete(part, refusal, "");
     } else if (const auto status = is_urgent_ ? wait_here(part, end) : std::nullopt) {
       complete(part, *status, tutti_last_error());
     } else {
@@ -154,18 +149,36 @@ void Execution::submit_all() {
   }
 }
 
+// A tensor that is refused ends a group: the queue fails those that were submitted before, and expects no more of them.
+tutti_status_t Execution::submit_in_turn(const std::string& base) {
+  const std::size_t count = parts_.size();
+  // Two iterations of a loop may run the same operation at once; their groups must not mix.
+  std::unique_lock lock(set_->submitting_group, std::defer_lock);
+  if (count > 1) lock.lock();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::string name =
+        count == 1 ? base : base + "_" + std::to_string(i + 1) + "of" + std::to_string(count);
+    const tutti_status_t status = submit(parts_[i], name, base);
+    if (status == TUTTI_OK) continue;
+    succeeds({code_of(status), tutti_last_error()});
+    return status;
+  }
+  return TUTTI_OK;
+}
+
 // The outcome, if there is one before long. The thread that waits takes the steps of the negotiation itself; else they begin when the
-// queue's thread wakes up.
+// queue's thread wakes up, which takes longer.
 std::optional<tutti_status_t> Execution::wait_here(Part& part, Clock::time_point end) {
-  constexpr std::int64_t kEagerMilliseconds = 100;
+  constexpr std::chrono::milliseconds kEager{100};
   int is_complete = 0;
   do {
-    const tutti_status_t status = kernel_.is_eager
-                                      ? tutti_wait_for(&part.work, kEagerMilliseconds, &is_complete)
-                                      : tutti_test(&part.work, &is_complete);
+    const auto at_most = kernel_.is_eager     ? kEager
+                         : Clock::now() < end ? kPatience
+                                              : std::chrono::milliseconds(0);
+    const tutti_status_t status = tutti_wait_for(&part.work, at_most.count(), &is_complete);
     if (is_complete != 0 || part.work == nullptr) return status;
     if (status != TUTTI_OK) return std::nullopt;  // waiting is refused in a callback
-  } while (kernel_.is_eager || Clock::now() < end);
+  } while (kernel_.is_eager);
   return std::nullopt;
 }
 

@@ -24,6 +24,8 @@ struct ProcessSet {
   const int size;
   const tutti_tensor_queue_t queue;  // null for a process that is no member; the Python package keeps it
   std::atomic<int> under_way = 0;    // operations
+  // Recursive: a call that submits may complete another operation, and TensorFlow goes on in that call.
+  std::recursive_mutex submitting_group;
   // Operations without a name, by kind; see Kernel::name_of.
   std::array<std::atomic<std::uint32_t>, kKindCount> unnamed{};
 };

@@ -60,6 +60,19 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_TRACE", VariableType::text, "", "",
      "write what each call was, when it ran and why so to this file of each rank, for ui.perfetto.dev "
      "(%r: the rank)"},
+    {"TUTTI_ERROR_FILE", VariableType::text, "", "",
+     "write the failure that ends a world to this file of each rank, as JSON: which rank is late, elsewhere, "
+     "frozen, dead or unreachable (%r: the rank)"},
+    {"TUTTI_RECORDER", VariableType::text, "auto", "auto|off",
+     "folder for the record of each rank's last operations, which tutti doctor reads; auto: "
+     "$TMPDIR/tutti-<user id>"},
+    {"TUTTI_STATS", VariableType::flag, "off", "",
+     "print a table of all calls, with their times and the ranks that came last, when the last rank of a "
+     "machine "
+     "ends"},
+    {"TUTTI_METRICS", VariableType::text, "", "",
+     "path of a unix socket at which the first rank of each machine serves all its ranks' statistics in "
+     "Prometheus' text form"},
     {"TUTTI_CHECK", VariableType::enumeration, "local", "off|local|group",
      "check arguments: not, against this rank's own state, or also against the other ranks' before running"},
     {"TUTTI_WAIT", VariableType::enumeration, "auto", "auto|spin|yield|sleep",

@@ -23,7 +23,7 @@ constexpr std::string_view kHierarchical =
     "TUTTI_ADJUST_* names "
     "one";
 constexpr std::string_view kAutotune = "no effect: TUTTI_AUTOTUNE tries a list of values, each over 40 steps";
-constexpr std::string_view kElastic = "no effect: ranks neither join nor leave a running job";
+constexpr std::string_view kElastic = "no effect: no rank joins a running job";
 constexpr std::string_view kOwnEngine = "no effect: operations and negotiation are tutti's own";
 constexpr std::string_view kInstaller =
     "no effect: Horovod's installer reads it; `pip install` of tutti needs none";

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "runtime/base/verdict.hpp"
+
 namespace tutti {
 
 std::string_view to_string(StatusCode code) {
@@ -33,7 +35,7 @@ std::string_view to_string(StatusCode code) {
 }
 
 Status::Status(StatusCode code, std::string message, int peer)
-    : detail_(std::make_unique<Detail>(Detail{code, peer, std::move(message)})) {
+    : detail_(std::make_unique<Detail>(Detail{code, peer, std::move(message), nullptr})) {
   TUTTI_ASSERT(code != StatusCode::ok, "success carries no message");
 }
 
@@ -42,9 +44,22 @@ const std::string& Status::message() const {
   return detail_ ? detail_->message : kEmpty;
 }
 
+const std::vector<RankVerdict>& Status::verdicts() const {
+  static const std::vector<RankVerdict> kNone;
+  return detail_ && detail_->verdicts ? *detail_->verdicts : kNone;
+}
+
+Status Status::with_verdicts(std::vector<RankVerdict> verdicts) const {
+  Status status = *this;
+  TUTTI_ASSERT(status.detail_ != nullptr, "success has no verdicts");
+  status.detail_->verdicts = std::make_shared<const std::vector<RankVerdict>>(std::move(verdicts));
+  return status;
+}
+
 Status Status::with_context(std::string_view context) const {
-  if (!detail_) return {};
-  return Status(detail_->code, std::string(context) + ": " + detail_->message, detail_->peer);
+  Status status = *this;
+  if (status.detail_) status.detail_->message = std::string(context) + ": " + status.detail_->message;
+  return status;
 }
 
 std::string Status::to_string() const {

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "tutti/types.hpp"
 
@@ -16,7 +17,9 @@ namespace tutti {
 // "ok", "invalid argument", ...: stable English words for messages and JSON.
 std::string_view to_string(StatusCode code);
 
-// A code, a message for people and, where one is known, the rank it is about.
+struct RankVerdict;  // verdict.hpp
+
+// A code, a message for people and, where they are known, the rank it is about and verdicts about ranks.
 // Success costs one null pointer; copying a failure copies the message.
 class [[nodiscard]] Status {
  public:
@@ -35,6 +38,9 @@ class [[nodiscard]] Status {
   StatusCode code() const { return detail_ ? detail_->code : StatusCode::ok; }
   int peer() const { return detail_ ? detail_->peer : kNoPeer; }
   const std::string& message() const;
+  // About the ranks that are missed, the cause first. Of a failure only; empty: it is about no missing rank.
+  const std::vector<RankVerdict>& verdicts() const;
+  Status with_verdicts(std::vector<RankVerdict> verdicts) const;
 
   // Puts `context` in front of the message ("context: message"); success stays success.
   Status with_context(std::string_view context) const;
@@ -46,6 +52,7 @@ class [[nodiscard]] Status {
     StatusCode code;
     int peer;
     std::string message;
+    std::shared_ptr<const std::vector<RankVerdict>> verdicts;  // null: none
   };
   std::unique_ptr<Detail> detail_;
 };

@@ -4,25 +4,13 @@
 #include <fmt/format.h>
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_path.hpp"
 
 namespace tutti {
 namespace {
 
 constexpr std::size_t kMostSpans = 4096;  // that wait to be written
 constexpr std::chrono::milliseconds kLongestWait{100};
-
-std::string path_of_rank(std::string path, int rank, int size) {
-  const std::string number = std::to_string(rank);
-  if (path.find("%r") != std::string::npos) {
-    for (std::size_t at = path.find("%r"); at != std::string::npos; at = path.find("%r", at + number.size()))
-      path.replace(at, 2, number);
-    return path;
-  }
-  if (size == 1) return path;
-  const std::size_t name = path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1;
-  const std::size_t dot = path.rfind('.');
-  return path.insert(dot == std::string::npos || dot <= name ? path.size() : dot, "." + number);
-}
 
 std::string_view name_of(const Call& call) {
   if (call.collective != Collective::send_recv) return to_string(call.collective);
@@ -118,7 +106,8 @@ void Trace::write(const Span& span) {
     if (call.root != kFromAnyRank) arguments += fmt::format(R"(,"peer":{})", call.root);
     arguments += fmt::format(R"(,"tag":{})", call.tag);
   } else {
-    arguments += fmt::format(R"(,"sequence":{})", span.sequence);
+    arguments += fmt::format(R"(,"sequence":{},"group":"{:016x}","rank":{},"ranks":{})", span.sequence,
+                             span.context, span.rank, span.size);
   }
   if (span.choice != 0) arguments += fmt::format(R"(,"algorithm":{})", choices_[span.choice - 1]);
   if (span.started - span.submitted > std::chrono::microseconds(1))  // not just prepared

@@ -146,6 +146,10 @@ std::shared_ptr<CommGroup::Impl> make_first_group(const InitOptions& options) {
 
 CommGroup init(const InitOptions& options) { return CommGroup(make_first_group(options)); }
 
+CommGroup join(std::string_view invitation, std::chrono::milliseconds timeout) {
+  return CommGroup(CommGroup::Impl::join(invitation, timeout));
+}
+
 std::string make_unique_id() {
   Result<std::string> id = new_unique_id();
   throw_if_error(id.status());
@@ -274,6 +278,28 @@ void CommGroup::abort(const std::string& why) const {
                      group.rank()));
 }
 
+CommGroup CommGroup::shrink(std::span<const int> left_out) const {
+  return CommGroup(Impl::of(*this, "shrink").change({"shrink", left_out, std::nullopt}));
+}
+
+CommGroup CommGroup::grow(int new_size) const {
+  Impl& group = Impl::of(*this, "grow");
+  if (new_size != 0 && new_size < group.size()) {
+    throw_error(invalid_argument(fmt::format(
+        "grow: new_size: {}; expected at least {}, the size of the group, or 0", new_size, group.size())));
+  }
+  return CommGroup(group.change({"grow", {}, static_cast<std::size_t>(new_size)}));
+}
+
+CommGroup CommGroup::reconfigure(int new_size, std::span<const int> left_out) const {
+  Impl& group = Impl::of(*this, "reconfigure");
+  if (new_size < 0)
+    throw_error(invalid_argument(fmt::format("reconfigure: new_size: {}; expected 0 or more", new_size)));
+  return CommGroup(group.change({"reconfigure", left_out, static_cast<std::size_t>(new_size)}));
+}
+
+std::string CommGroup::invitation() const { return Impl::of(*this, "invitation").invitation(); }
+
 std::optional<Error> CommGroup::failure() const {
   const std::optional<Status> cause = Impl::of(*this, "failure").failure();
   if (!cause) return std::nullopt;
@@ -346,8 +372,7 @@ std::string Work::missing() const {
   const Status status = state->wait(Clock::now());
   if (status.code() != StatusCode::timeout) return {};
   if (sequence_ == 0) return status.message();
-  int first = Status::kNoPeer;
-  return group.describe_awaited(sequence_, &first);
+  return group.find_awaited(sequence_).text;
 }
 
 void wait_all(std::span<const Work> works) {

@@ -17,12 +17,11 @@ constexpr std::chrono::milliseconds kAnswerTime{300};
 
 }  // namespace
 
-void CommGroup::Impl::on_death(int world_rank, const Status& cause) {
-  bool counts_as_world = world_ranks_.size() == world_->peers().size();
-  for (std::size_t rank = 0; rank < world_ranks_.size(); ++rank)
-    counts_as_world = counts_as_world && world_ranks_[rank] == static_cast<int>(rank);
-  const std::string text = (counts_as_world ? "" : "of the world, ") + cause.message();
-  on_failure(Status(cause.code(), text, group_rank_of(world_rank)));
+Status CommGroup::Impl::count_death(int world_rank, const Status& cause) const {
+  std::vector<RankVerdict> verdicts = cause.verdicts();
+  for (RankVerdict& verdict : verdicts) verdict.group_rank = group_rank_of(verdict.world_rank);
+  const std::string text = verdicts.empty() ? "of the world, " + cause.message() : to_text(verdicts);
+  return Status(cause.code(), text, group_rank_of(world_rank)).with_verdicts(std::move(verdicts));
 }
 
 void CommGroup::Impl::on_departure(int world_rank) {
@@ -69,7 +68,7 @@ Status CommGroup::Impl::find_origin(const Status& found) {
     if (cause.code() != StatusCode::peer_failed || blamed < 0 || blamed >= size()) return cause;
     if (departed(blamed)) return left(blamed, "world");
     const auto state = states.find(blamed);
-    if (state == states.end() || !state->second.behind.empty()) break;
+    if (state == states.end() || !state->second.has_answered) break;
     if (!state->second.has_group) return left(blamed, "group");
     const Status& failure = state->second.failure;
     // It blames this rank, and knows no more. Another reason, as a record that does not verify, is the cause.
@@ -146,8 +145,11 @@ Status CommGroup::Impl::fail_everywhere(const Status& cause) {
   const bool has_root = world_->has_root();
   std::optional<Status> decided = wait_for_decision(has_root ? kAnswerTime : std::chrono::milliseconds(0));
   if (!decided && has_root && world_->find_root()) decided = wait_for_decision(kDecisionTime);
-  if (!decided) group.fail_streams(cause);
-  return decided.value_or(cause);
+  if (decided) return *decided;
+  // A later decision no longer changes the cause here: the file and all calls of this rank name the same.
+  world_->note_failure(group.context(), cause);
+  on_failure(cause);
+  return group.local_failure();
 }
 
 std::optional<Status> CommGroup::Impl::failure() {

@@ -69,6 +69,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   GroupContext::Options options;
   options.context = context;
   options.rank = static_cast<std::uint32_t>(rank_);
+  options.stream = stream_;
   for (const int world_rank : world_ranks_)
     options.peers.push_back(world_->peers()[static_cast<std::size_t>(world_rank)]);
   options.contract = world_->contract_hash();
@@ -80,6 +81,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   options.small_control_blocks.staging_bytes = limits.small_staging_bytes;
   options.bulk_control_blocks.staging_bytes = limits.bulk_staging_bytes;
   options.staging = world_->settings().staging;
+  options.record = world_->record();
   group_ = std::make_unique<GroupContext>(world_->engine(), std::move(options));
   Hierarchy hierarchy = world_->domains().hierarchy_of(world_ranks_);
   if (!hierarchy.is_flat() && rank_ == 0 && owner_ == nullptr)

@@ -9,6 +9,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "backends/backend.hpp"
@@ -92,8 +94,13 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   // The same until `deadline`; the message of the failure then says that `limit` has passed.
   void wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline,
             std::chrono::milliseconds limit);
-  // Describes why operation `sequence` (0: a message) is not complete. Asks the other ranks.
-  std::string describe_awaited(std::uint32_t sequence, int* first_missing);
+  // Why operation `sequence` (0: a message) is not complete: in words, and verdicts about the ranks that it waits
+  // for, the cause first. Asks the other ranks.
+  struct Awaited {
+    std::string text;
+    std::vector<RankVerdict> verdicts;
+  };
+  Awaited find_awaited(std::uint32_t sequence);
   // Part of split(). Where NCCL carries this group's calls on GPUs, the part's communicator is split from
   // this group's (null: this rank is in no part). Collective. Throws the group's failure.
   void split_device_calls(Impl* part, int colour);
@@ -122,13 +129,25 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   enum class MadeBy : std::uint8_t { create, split, rules };
   std::shared_ptr<Impl> make_part(std::span<const int> ranks, MadeBy made_by, std::string_view tag = {});
 
+  // See CommGroup::shrink(), grow() and reconfigure().
+  struct Change {
+    const char* call;
+    std::span<const int> left_out;
+    std::optional<std::size_t> new_size;  // AgreementOptions::new_size
+  };
+  std::shared_ptr<Impl> change(const Change& change);  // throws
+  // See tutti::join(). Throws.
+  static std::shared_ptr<Impl> join(std::string_view invitation, std::chrono::milliseconds timeout);
+  // See CommGroup::invitation().
+  std::string invitation() const;
+
   // GroupMember
   std::uint64_t context() const override { return group_->context(); }
   std::uint64_t failure_context() const override { return owner().group_->context(); }
   std::string name_operation(std::uint32_t sequence) const override;
   int group_rank_of(int world_rank) const override;
   void on_failure(const Status& cause) override;
-  void on_death(int world_rank, const Status& cause) override;
+  Status count_death(int world_rank, const Status& cause) const override;
   void on_departure(int world_rank) override;
   Status local_failure() const override;
   void on_deadline(std::uint32_t sequence, const std::string& call) override;
@@ -138,12 +157,25 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
  private:
   std::uint32_t submitted_sequence() const { return group_->last_sequence(); }
   std::vector<int> list_awaited_peers() const;
-  std::string describe_awaited_peers(int* first_missing);
+  Awaited find_awaited_peers();
   int find_blocker(std::vector<int> peers, const std::map<int, RankState>& states) const;
   // `owner`: of a stream, the group that it belongs to.
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,
        std::chrono::milliseconds timeout, std::shared_ptr<const Selector> rules, Impl* owner = nullptr,
        int stream = 0);
+  // A group and its successors: their common name, and the members as this rank knows them.
+  struct Lineage {
+    std::string name;
+    std::int32_t id = 0;             // of this rank in the membership
+    std::uint64_t engine_epoch = 0;  // MembershipPayload::engine_epoch
+    Membership membership;
+  };
+  Lineage lineage() const;
+  // With those of other machines that are dead; throws for a list that is not one of other members.
+  std::set<std::int32_t> ids_left_out(const Change& change) const;
+  ControlOptions control_options(const Lineage& of) const;
+  // Ends this rank's part in a group that has a successor.
+  void retire();
   // Kept by the handles of a stream. The stream is destroyed before its group.
   struct StreamHold {
     std::shared_ptr<Impl> group, stream;
@@ -168,6 +200,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
            run_alone(call);
   }
   DeviceBackend& device_backend();  // throws
+  static std::uint64_t context_of(std::string_view way, std::string_view name);
   // The context of a subgroup: equal on every member, without communication.
   std::uint64_t derive_context(const std::vector<int>& world_ranks, MadeBy made_by, std::string_view tag);
   std::shared_ptr<Impl> find_stream(int number);  // throws
@@ -181,6 +214,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::shared_ptr<WorldState> world_;
   std::shared_ptr<const Selector> rules_;  // null: the world's
   std::vector<int> world_ranks_;
+  std::optional<Lineage> lineage_;  // of a successor
   std::uint64_t number_ = 0;
   int rank_ = -1;
   std::unique_ptr<GroupContext> group_;

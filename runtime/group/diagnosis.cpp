@@ -15,23 +15,15 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kMaxReports = 256;               // of one group
-constexpr std::size_t kReportedCalls = 16;             // of a stalled rank
-constexpr std::size_t kMaxNamedRanks = 16;             // of a group
-constexpr std::chrono::milliseconds kAnswerTime{300};  // control threads answer at once unless frozen
+constexpr std::size_t kMaxReports = 256;                // of one group
+constexpr std::size_t kReportedCalls = 16;              // of a stalled rank
+constexpr std::chrono::milliseconds kAnswerTime{300};   // control threads answer at once unless frozen
+constexpr std::chrono::milliseconds kInspectTime{600};  // a rank of another node that is just timing out, too
 // Ranks that wait for each other reach their deadlines one after the other.
 constexpr std::chrono::seconds kDeadlineTime{5};
 constexpr std::chrono::milliseconds kTraceTime{200};
 constexpr std::chrono::milliseconds kEngineTime{20};  // to inspect the operations under way
 constexpr std::chrono::seconds kResumeTime{1};        // a process that was stopped may go on
-
-std::string name_group(const std::vector<int>& world_ranks) {
-  const bool is_whole = world_ranks.size() <= kMaxNamedRanks;
-  const auto end =
-      world_ranks.begin() + static_cast<std::ptrdiff_t>(std::min(world_ranks.size(), kMaxNamedRanks));
-  return fmt::format("the group of world ranks {}{}", fmt::join(world_ranks.begin(), end, ", "),
-                     is_whole ? "" : fmt::format(", ... ({} in all)", world_ranks.size()));
-}
 
 }  // namespace
 
@@ -93,13 +85,8 @@ void WorldState::warn_of_stall(const Stall& stall, const std::string& operation)
              is_known ? fmt::format(" for rank {}", stall.awaited_rank) : "");
     return;
   }
-  int size = 0, first_missing = -1;
-  {
-    const std::lock_guard lock(groups_mutex_);
-    if (const GroupMember* group = find(context)) size = static_cast<int>(group->world_ranks().size());
-  }
   const std::string missing =
-      describe_missing(context, ask_members(context, kAnswerTime), size, stall.sequence, &first_missing);
+      to_text(find_missing(context, ask_members(context, kAnswerTime), stall.sequence));
   log_warn("{} ({}) has waited {}; {}", stall.call, operation, seconds,
            missing.empty()
                ? fmt::format("all ranks have called it, and it waits for rank {}", stall.awaited_rank)
@@ -161,6 +148,7 @@ void WorldState::on_question(int source, const StateQuestion& question) {
     }
   }
   answer.state.waiting = list_waiting();
+  if (question.inspected >= 0) answer.state.process = control().inspect(question.inspected);
   control().tell(source, encode_diagnosis(answer));
 }
 
@@ -189,7 +177,7 @@ void WorldState::note_deadline(std::uint64_t context) {
 
 // The operations under way, of this rank's groups.
 std::vector<WaitingCall> WorldState::list_under_way() {
-  const std::vector<Stall> under_way = engine_->list_under_way(kMaxWaitingCalls, kEngineTime);
+  const std::vector<Stall> under_way = engine().list_under_way(kMaxWaitingCalls, kEngineTime);
   std::vector<WaitingCall> waiting;
   const std::lock_guard lock(groups_mutex_);
   for (const Stall& stall : under_way) {
@@ -199,7 +187,8 @@ std::vector<WaitingCall> WorldState::list_under_way() {
     if (!stall.is_message) text += ", " + group->name_operation(stall.sequence);
     const std::vector<int>& ranks = group->world_ranks();
     const bool is_known = stall.awaited_rank != stall.rank && stall.awaited_rank < ranks.size();
-    waiting.push_back({stall.context, ranks, is_known ? ranks[stall.awaited_rank] : -1, std::move(text)});
+    waiting.push_back({stall.context, ranks, is_known ? ranks[stall.awaited_rank] : -1,
+                       stall.is_message ? 0 : stall.sequence, std::move(text)});
   }
   return waiting;
 }
@@ -208,6 +197,7 @@ void WorldState::on_answer(int source, StateAnswer& answer) {
   const std::lock_guard lock(talk_mutex_);
   const auto found = inquiries_.find(answer.inquiry);
   if (found == inquiries_.end()) return;
+  answer.state.has_answered = true;
   found->second.answers[source] = std::move(answer.state);
   answered_.notify_all();
 }
@@ -226,26 +216,32 @@ std::map<int, RankState> WorldState::ask_members(std::uint64_t context, std::chr
         asked[ranks[rank]] = group_rank;
     }
   }
-  std::unique_lock lock(talk_mutex_);
-  const std::uint64_t number = next_inquiry_++;
-  inquiries_[number];
-  lock.unlock();
-  for (const auto& [rank, group_rank] : asked) {
-    control().tell(rank, encode_diagnosis(StateQuestion{number, context, calls}));
-  }
-  lock.lock();
-  wait_for(answered_, lock, at_most, [&] { return inquiries_[number].answers.size() == asked.size(); });
-  Inquiry inquiry = std::move(inquiries_[number]);
-  inquiries_.erase(number);
-  lock.unlock();
+  std::vector<int> world_ranks;
+  for (const auto& [rank, group_rank] : asked) world_ranks.push_back(rank);
   std::map<int, RankState> states;
-  for (auto& [rank, state] : inquiry.answers) states[asked[rank]] = std::move(state);
+  for (auto& [rank, state] : ask(world_ranks, {0, context, calls, -1}, at_most))
+    states[asked[rank]] = std::move(state);
   if (states.size() < asked.size()) find_obstacles(context, asked, states);
   return states;
 }
 
+std::map<int, RankState> WorldState::ask(const std::vector<int>& world_ranks, StateQuestion question,
+                                         std::chrono::milliseconds at_most) {
+  std::unique_lock lock(talk_mutex_);
+  question.inquiry = next_inquiry_++;
+  inquiries_[question.inquiry];
+  lock.unlock();
+  for (const int rank : world_ranks) control().tell(rank, encode_diagnosis(question));
+  lock.lock();
+  wait_for(answered_, lock, at_most,
+           [&] { return inquiries_[question.inquiry].answers.size() == world_ranks.size(); });
+  std::map<int, RankState> answers = std::move(inquiries_[question.inquiry].answers);
+  inquiries_.erase(question.inquiry);
+  return answers;
+}
+
 bool WorldState::find_root() {
-  const bool is_there = control().find_silent({0}, kTraceTime).front() < 0;
+  const bool is_there = control().find_silent({0}, kTraceTime).front().rank < 0;
   note_root(is_there);
   return is_there;
 }
@@ -268,19 +264,36 @@ void WorldState::find_obstacles(std::uint64_t context, const std::map<int, int>&
     if (!states.contains(group_rank)) silent.push_back(rank);
   }
   silent.push_back(0);  // the rank that decides causes of failure
-  const std::vector<int> ends = control().find_silent(silent, kTraceTime);
-  note_root(ends.back() < 0);
+  const auto ends = control().find_silent(silent, kTraceTime);
+  note_root(ends.back().rank < 0);
+  std::map<int, ProcessState> inspected;  // by world rank
+  for (std::size_t i = 0; i + 1 < silent.size(); ++i) {
+    const int rank = ends[i].rank < 0 ? silent[i] : ends[i].rank;
+    if (!inspected.contains(rank)) inspected[rank] = inspect(rank, ends[i].before);
+  }
   const std::lock_guard lock(groups_mutex_);
   const GroupMember* group = find(context);
   if (group == nullptr) return;
   for (std::size_t i = 0; i + 1 < silent.size(); ++i) {
-    const int rank = silent[i], end = ends[i];
+    const int rank = silent[i], end = ends[i].rank;
+    RankState& state = states[asked.at(rank)];
+    state.process = inspected[end < 0 ? rank : end];
     if (end < 0 || end == rank) continue;
     const int member = group->group_rank_of(end);
-    RankState& state = states[asked.at(rank)];
     state.behind = member < 0 ? fmt::format("rank {} of the world", end) : fmt::format("rank {}", member);
     state.behind_rank = member;
+    state.behind_world_rank = end;
   }
+}
+
+ProcessState WorldState::inspect(int world_rank, int before) {
+  const auto rank = static_cast<std::size_t>(world_rank);
+  if (info().shares_pids[rank]) return inspect_process(info().pid_of_rank[rank]);
+  if (before < 0) return {};
+  StateQuestion question;
+  question.inspected = world_rank;
+  auto answers = ask({before}, question, kInspectTime);
+  return answers.empty() ? ProcessState() : std::move(answers.begin()->second.process);
 }
 
 std::optional<CallDifference> WorldState::compare_calls(std::uint64_t context,
@@ -292,72 +305,6 @@ std::optional<CallDifference> WorldState::compare_calls(std::uint64_t context,
   CallDifference difference;
   if (!find_difference(histories, &difference)) return std::nullopt;
   return difference;
-}
-
-std::string WorldState::describe_waiting(std::uint64_t context, const RankState& state) {
-  const std::lock_guard lock(groups_mutex_);
-  for (const WaitingCall& call : state.waiting) {
-    if (call.context == context) continue;
-    std::string text = fmt::format("it waits in {} of {}", call.text, name_group(call.world_ranks));
-    if (std::ranges::find(call.world_ranks, info().rank) == call.world_ranks.end()) return text;
-    if (find(call.context) != nullptr)
-      return text + ", which has this rank, too: the ranks use their groups in different orders";
-    return text +
-           ", which this rank is to be in but has not made: create was called with other ranks or another "
-           "tag, "
-           "or not as often";
-  }
-  return {};
-}
-
-std::string WorldState::describe_peer(std::uint64_t context, const RankState& state) {
-  if (!state.behind.empty()) return "could not be asked: the way there leads through " + state.behind;
-  if (!state.has_group) return "is alive but has left the group or not made it yet";
-  for (const WaitingCall& call : state.waiting) {
-    if (call.context == context) return "waits in " + call.text;
-  }
-  const std::string waiting = describe_waiting(context, state);
-  return waiting.empty() ? "is alive and waits in no call" : "is alive; " + waiting;
-}
-
-std::string WorldState::describe_missing(std::uint64_t context, const std::map<int, RankState>& states,
-                                         int size, std::uint32_t sequence, int* first_missing) {
-  std::string text;
-  std::map<std::string, std::vector<int>> unknown;  // by the silent rank on the route
-  std::int64_t least_lead = std::numeric_limits<std::int64_t>::max();
-  for (int rank = 0; rank < size; ++rank) {
-    const auto found = states.find(rank);
-    if (found != states.end() && !found->second.behind.empty()) {
-      unknown[found->second.behind].push_back(rank);
-      continue;
-    }
-    std::string why = "does not answer: frozen, or its node is unreachable";
-    if (found != states.end()) {
-      const RankState& state = found->second;
-      if (state.has_group && state.sequence() >= sequence) continue;
-      if (!state.has_group) {
-        why = "is alive but has left the group or not made it yet";
-      } else if (state.calls.empty()) {
-        why = "is alive but has called nothing yet";
-      } else {
-        const SubmittedCall& last = state.calls.back();
-        why = fmt::format("is alive; its last call was {}, operation {}",
-                          describe_contract(last.kind, last.count), last.sequence);
-      }
-      if (const std::string waiting = describe_waiting(context, state); !waiting.empty())
-        why += "; " + waiting;
-    }
-    // A silent rank is the cause; among the others it is the one with the fewest calls.
-    const std::int64_t lead = found == states.end() ? -1 : std::int64_t{found->second.sequence()};
-    if (lead < least_lead) *first_missing = rank, least_lead = lead;
-    text += fmt::format("{}rank {} ({})", text.empty() ? "" : ", ", rank, why);
-  }
-  for (const auto& [obstacle, ranks] : unknown) {
-    text += fmt::format(
-        "{}rank{} {} could not be asked, because the way there leads through {}, which does not answer",
-        text.empty() ? "" : "; ", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), obstacle);
-  }
-  return text;
 }
 
 }  // namespace tutti

@@ -32,11 +32,18 @@ bool get_calls(ByteReader& reader, CallHistory& calls) {
   return true;
 }
 
+// As text, because a list of verdicts takes the rest of the bytes. Empty: no failure.
+std::string encode_failure(const Status& failure) {
+  return failure ? std::string() : encode(make_failure(0, -1, failure));
+}
+
 bool get_failure(ByteReader& reader, Status& failure) {
-  StatusPayload payload;
-  if (!reader.get(payload)) return false;
-  if (payload.code == StatusCode::ok) return payload.peer == Status::kNoPeer && payload.message.empty();
-  failure = Status(payload.code, std::move(payload.message), payload.peer);
+  std::string text;
+  FailurePayload payload;
+  if (!reader.get_text(text)) return false;
+  if (text.empty()) return true;
+  if (!decode(text, payload) || payload.group != 0 || payload.dead_rank != -1) return false;
+  failure = payload.to_status();
   return true;
 }
 
@@ -50,9 +57,17 @@ bool get_waiting(ByteReader& reader, std::vector<WaitingCall>& waiting) {
     for (std::uint32_t r = 0; r < ranks; ++r) {
       if (!reader.get(call.world_ranks.emplace_back())) return false;
     }
-    if (!reader.get(call.awaited_world_rank) || !reader.get_text(call.text)) return false;
+    if (!reader.get(call.awaited_world_rank) || !reader.get(call.sequence) || !reader.get_text(call.text))
+      return false;
   }
   return true;
+}
+
+bool get_answer(ByteReader& reader, StateAnswer& answer) {
+  RankState& state = answer.state;
+  return reader.get(answer.inquiry) && reader.get(state.has_group) && get_calls(reader, state.calls) &&
+         get_failure(reader, state.failure) && reader.get(state.process) && state.process.is_valid() &&
+         get_waiting(reader, state.waiting);
 }
 
 struct Encoder {
@@ -72,14 +87,15 @@ struct Encoder {
     writer.put(answer.inquiry);
     writer.put(answer.state.has_group);
     put_calls(writer, answer.state.calls);
-    const Status& failure = answer.state.failure;
-    writer.put(StatusPayload{failure.code(), failure.message(), failure.peer()});
+    writer.put_text(encode_failure(answer.state.failure));
+    writer.put(answer.state.process);
     writer.put(static_cast<std::uint32_t>(answer.state.waiting.size()));
     for (const WaitingCall& call : answer.state.waiting) {
       writer.put(call.context);
       writer.put(static_cast<std::uint32_t>(call.world_ranks.size()));
       for (const int rank : call.world_ranks) writer.put(rank);
       writer.put(call.awaited_world_rank);
+      writer.put(call.sequence);
       writer.put_text(call.text);
     }
   }
@@ -110,10 +126,7 @@ std::optional<DiagnosisMessage> decode_diagnosis(std::string_view bytes) {
     if (reader.get(question)) decoded = question;
   } else if (kind == static_cast<std::uint8_t>(Kind::answer)) {
     StateAnswer answer;
-    RankState& state = answer.state;
-    if (reader.get(answer.inquiry) && reader.get(state.has_group) && get_calls(reader, state.calls) &&
-        get_failure(reader, state.failure) && get_waiting(reader, state.waiting))
-      decoded = std::move(answer);
+    if (get_answer(reader, answer)) decoded = std::move(answer);
   } else if (kind == static_cast<std::uint8_t>(Kind::arrival)) {
     MemberArrival arrival;
     if (reader.get(arrival)) decoded = arrival;

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/base/process_state.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/scheduler/submitted_calls.hpp"
 
@@ -20,15 +21,19 @@ struct WaitingCall {
   std::uint64_t context = 0;     // of its group
   std::vector<int> world_ranks;  // the group's members
   int awaited_world_rank = -1;   // whose message or flag is awaited; -1: any member's
+  std::uint32_t sequence = 0;    // 0: a message between two ranks
   std::string text;              // "allreduce of 4 f32, sum, operation 3"
 };
 
-// The progress of a rank in a group, as its answer to a query.
+// The progress of a rank in a group: its answer to a query, or the reason why there is none.
 struct RankState {
+  bool has_answered = false;
+  ProcessState process;  // of a rank that has not answered, as a rank near it sees it
   bool has_group = false;
-  Status failure;                    // the failure of the group there; ok: not failed
-  std::string behind;                // not reachable: this rank on the route to it does not answer
-  int behind_rank = -1;              // its number in the group; -1: it is no member
+  Status failure;        // the failure of the group there; ok: not failed
+  std::string behind;    // not reachable: this rank on the route to it does not answer
+  int behind_rank = -1;  // its number in the group; -1: it is no member
+  int behind_world_rank = -1;
   CallHistory calls;                 // in that group, the last ones
   std::vector<WaitingCall> waiting;  // in any group
 
@@ -41,8 +46,9 @@ struct StallReport {
 };
 struct StateQuestion {
   std::uint64_t inquiry = 0, context = 0;
-  std::uint32_t calls = 1;  // the most that the answer may list
-  static auto fields(auto& self) { return std::tie(self.inquiry, self.context, self.calls); }
+  std::uint32_t calls = 1;      // the most that the answer may list
+  std::int32_t inspected = -1;  // rank of the world, whose process the receiver shall inspect; -1: none
+  static auto fields(auto& self) { return std::tie(self.inquiry, self.context, self.calls, self.inspected); }
 };
 struct StateAnswer {
   std::uint64_t inquiry = 0;

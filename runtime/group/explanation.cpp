@@ -10,7 +10,8 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::milliseconds kAnswerTime{300};
-constexpr std::size_t kMostMessages = 16;  // that are inspected, and peers that are asked
+constexpr std::uint32_t kComparedCalls = 4;  // of each rank: the last that is complete is among them
+constexpr std::size_t kMostMessages = 16;    // that are inspected, and peers that are asked
 
 }  // namespace
 
@@ -28,11 +29,12 @@ Status CommGroup::Impl::explain_mismatch(const Status& found) {
                 difference->peer);
 }
 
-std::string CommGroup::Impl::describe_awaited(std::uint32_t sequence, int* first_missing) {
-  if (sequence == 0) return describe_awaited_peers(first_missing);
-  const auto states = world_->ask_members(context(), kAnswerTime);
-  const std::string missing = world_->describe_missing(context(), states, size(), sequence, first_missing);
-  return missing.empty() ? "all ranks have called it" : "did not arrive: " + missing;
+CommGroup::Impl::Awaited CommGroup::Impl::find_awaited(std::uint32_t sequence) {
+  if (sequence == 0) return find_awaited_peers();
+  const auto states = world_->ask_members(context(), kAnswerTime, {}, kComparedCalls);
+  Awaited awaited{"all ranks have called it", world_->find_missing(context(), states, sequence)};
+  if (!awaited.verdicts.empty()) awaited.text = "did not arrive: " + to_text(awaited.verdicts);
+  return awaited;
 }
 
 // Follows the chain of waits from `peers` on. Returns a member that does not answer, else one that waits in
@@ -41,8 +43,9 @@ int CommGroup::Impl::find_blocker(std::vector<int> peers, const std::map<int, Ra
   int idle = -1;
   for (std::size_t i = 0; i < peers.size(); ++i) {
     const auto found = states.find(peers[i]);
-    if (found == states.end()) return peers[i];
+    if (found == states.end()) continue;
     const RankState& state = found->second;
+    if (!state.has_answered && state.behind.empty()) return peers[i];
     if (!state.behind.empty()) {
       if (state.behind_rank >= 0) return state.behind_rank;
       continue;
@@ -73,36 +76,46 @@ std::vector<int> CommGroup::Impl::list_awaited_peers() const {
 }
 
 // For a wait for messages: the state of the ranks that should send or receive, and the rank that blocks them.
-std::string CommGroup::Impl::describe_awaited_peers(int* first_missing) {
+CommGroup::Impl::Awaited CommGroup::Impl::find_awaited_peers() {
   const std::vector<int> peers = list_awaited_peers();
   if (peers.empty()) return {};
-  const auto states = world_->ask_members(context(), kAnswerTime);
-  const auto describe = [&](int peer) -> std::string {
+  const auto states = world_->ask_members(context(), kAnswerTime, {}, kComparedCalls);
+  const auto judge = [&](int peer) {
     const auto state = states.find(peer);
-    return state == states.end() ? "does not answer: frozen, or its node is unreachable"
-                                 : world_->describe_peer(context(), state->second);
+    return world_->judge_member(context(), peer, state == states.end() ? RankState() : state->second);
   };
-  std::string text;
-  for (const int peer : peers) {
-    if (*first_missing < 0) *first_missing = peer;
-    text += fmt::format("{}rank {} {}", text.empty() ? "" : ", ", peer, describe(peer));
-  }
+  Awaited awaited;
+  for (const int peer : peers) awaited.verdicts.push_back(judge(peer));
+  awaited.text = to_text(awaited.verdicts);
   const int blocker = find_blocker(peers, states);
-  if (blocker < 0) return text;
-  *first_missing = blocker;
-  if (std::find(peers.begin(), peers.end(), blocker) != peers.end()) return text;
-  return text + fmt::format("; all of that waits for rank {}, which {}", blocker, describe(blocker));
+  if (blocker < 0) return awaited;
+  const auto listed = std::find(peers.begin(), peers.end(), blocker) - peers.begin();
+  if (listed == std::ssize(peers)) {
+    awaited.verdicts.push_back(judge(blocker));
+    awaited.text += "; all of that waits for " + to_text(awaited.verdicts.back());
+  }
+  std::rotate(awaited.verdicts.begin(), awaited.verdicts.begin() + listed,
+              awaited.verdicts.begin() + listed + 1);
+  const int cause = awaited.verdicts.front().world_rank;
+  for (RankVerdict& verdict : awaited.verdicts) {
+    if (verdict.world_rank != cause && verdict.cause_rank < 0) verdict.cause_rank = cause;
+  }
+  return awaited;
 }
 
 Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
                                  std::chrono::milliseconds limit) {
   std::string text = fmt::format("{} within {}", status.message(), format_seconds(limit));
-  int peer = sequence > 0 ? Status::kNoPeer : status.peer();  // of a message: the other side
   world_->note_deadline(context());
-  const std::string awaited = describe_awaited(sequence, &peer);
+  Awaited awaited = find_awaited(sequence);
   if (sequence > 0) text = fmt::format("{}: {}", name_operation(sequence), text);
-  if (!awaited.empty()) text += "; " + awaited;
-  return fail_everywhere(Status(StatusCode::timeout, text, peer));
+  const std::string call = text;
+  if (!awaited.text.empty()) text += "; " + awaited.text;
+  // Of a message without a known state: the other side.
+  int peer = sequence > 0 ? Status::kNoPeer : status.peer();
+  if (!awaited.verdicts.empty()) peer = awaited.verdicts.front().group_rank;
+  for (RankVerdict& verdict : awaited.verdicts) verdict.awaited = call;
+  return fail_everywhere(Status(StatusCode::timeout, text, peer).with_verdicts(std::move(awaited.verdicts)));
 }
 
 }  // namespace tutti

@@ -8,6 +8,7 @@
 
 #include "runtime/group/cache_limits.hpp"
 #include "runtime/group/rule_settings.hpp"
+#include "runtime/record/rank_file.hpp"
 #include "topology/discovery.hpp"
 
 namespace tutti {
@@ -182,6 +183,31 @@ Status read_pin(const Environment& environment, WorldSettings& settings) {
   return {};
 }
 
+Status read_recorder(const Environment& environment, WorldSettings& settings) {
+  const auto text = get_text(environment, "TUTTI_RECORDER");
+  if (!text) return text.status();
+  const auto statistics = get_flag(environment, "TUTTI_STATS");
+  if (!statistics) return statistics.status();
+  settings.prints_statistics = *statistics;
+  settings.metrics_path = std::string(environment.find("TUTTI_METRICS").value_or(""));
+  const std::string value = text->value_or("auto");
+  if (value == "off") {
+    const std::string_view needs = settings.prints_statistics       ? "TUTTI_STATS"
+                                   : !settings.metrics_path.empty() ? "TUTTI_METRICS"
+                                                                    : "";
+    if (needs.empty()) return {};
+    return invalid_argument(
+        fmt::format("TUTTI_RECORDER='off': {} reads the records of all ranks, and needs "
+                    "auto or a folder",
+                    needs));
+  }
+  settings.is_record_folder_named = value != "auto";
+  settings.record_folder = settings.is_record_folder_named
+                               ? value
+                               : record::default_folder(environment.find("TMPDIR").value_or(""));
+  return {};
+}
+
 Status read_waiting(const Environment& environment, WorldSettings& settings) {
   const auto mode = get_enum(environment, "TUTTI_WAIT");
   if (!mode) return mode.status();
@@ -224,9 +250,10 @@ Result<WorldSettings> read_settings(const Environment& environment) {
   // In the order of the contract, whose first difference is the one that an error names.
   for (const auto read :
        {read_limits, read_transports, read_control_blocks, read_pin, read_progress, read_tensors, read_wire,
-        read_topology, read_hierarchy, read_waiting, read_rules, read_tuning})
+        read_topology, read_hierarchy, read_waiting, read_recorder, read_rules, read_tuning})
     TUTTI_RETURN_IF_ERROR(read(environment, settings));
   settings.trace_path = std::string(environment.find("TUTTI_TRACE").value_or(""));
+  settings.error_path = std::string(environment.find("TUTTI_ERROR_FILE").value_or(""));
   TUTTI_RETURN_IF_ERROR(make_selector(settings));
   return settings;
 }

@@ -43,11 +43,16 @@ struct WorldSettings {
   std::optional<std::int64_t> spin_polls;
   std::vector<RuleText> rules;  // of variables, in order of precedence
   TuningFile tuning;
-  std::unique_ptr<const Selector> selector;  // of both
+  std::shared_ptr<const Selector> selector;  // of both
   Topology topology;                         // of the node, as this rank sees it
   HierarchySetting hierarchy;
-  PinRequest pin;          // of TUTTI_PIN
-  std::string trace_path;  // of TUTTI_TRACE; empty: none
+  PinRequest pin;             // of TUTTI_PIN
+  std::string trace_path;     // of TUTTI_TRACE; empty: none
+  std::string error_path;     // of TUTTI_ERROR_FILE; empty: none
+  std::string record_folder;  // of TUTTI_RECORDER; empty: in memory only
+  bool is_record_folder_named = false;
+  bool prints_statistics = false;  // TUTTI_STATS
+  std::string metrics_path;        // of TUTTI_METRICS; empty: none
   ProgressSettings progress;
   TensorSettings tensors;
   WireSetting wire;  // of TUTTI_WIRE_DTYPE

@@ -14,7 +14,7 @@ namespace {
 // The library's own groups have tags that begin so.
 constexpr std::string_view kOwnTags = "tutti ";
 
-std::uint64_t context_of(const std::string& text) {
+std::uint64_t hash_context(const std::string& text) {
   std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
   crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()),
                      text.size(), nullptr, 0);
@@ -102,8 +102,8 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::find_stream(int number) {
   writer.put_text("stream");
   writer.put(number);
   writer.put(closings_[number]);
-  std::shared_ptr<Impl> made =
-      own(new Impl(world_, world_ranks_, context_of(writer.take()), group_->timeout(), rules_, this, number));
+  std::shared_ptr<Impl> made = own(
+      new Impl(world_, world_ranks_, hash_context(writer.take()), group_->timeout(), rules_, this, number));
   world_->add(*made);
   {
     const std::lock_guard lock(streams_mutex_);
@@ -126,11 +126,8 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make_within(std::shared_ptr<Wo
                                                               std::chrono::milliseconds timeout,
                                                               const std::function<void()>& when_met) {
   const Clock::time_point deadline = Clock::now() + timeout;
-  ByteWriter writer;
-  writer.put_text("within");
-  writer.put_text(name);
   std::shared_ptr<Impl> group =
-      make(std::move(world), std::move(world_ranks), context_of(writer.take()), timeout);
+      make(std::move(world), std::move(world_ranks), context_of("within", name), timeout);
   for (const std::uint32_t step : {1U, 2U}) {
     const Status met = group->world_->meet(*group, step, deadline);
     if (!met) throw_error(group->group_->has_failed() ? group->settle(met) : group->fail_everywhere(met));
@@ -151,6 +148,13 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make_part(std::span<const int>
   return made;
 }
 
+std::uint64_t CommGroup::Impl::context_of(std::string_view way, std::string_view name) {
+  ByteWriter writer;
+  writer.put_text(way);
+  writer.put_text(name);
+  return hash_context(writer.take());
+}
+
 std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_ranks, MadeBy made_by,
                                               std::string_view tag) {
   ByteWriter writer;
@@ -165,7 +169,7 @@ std::uint64_t CommGroup::Impl::derive_context(const std::vector<int>& world_rank
     number = children_[identity]++;
   }
   identity.append(reinterpret_cast<const char*>(&number), sizeof number);
-  return context_of(identity);
+  return hash_context(identity);
 }
 
 }  // namespace tutti

@@ -4,15 +4,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <thread>
 
 #include "runtime/base/fork_guard.hpp"
 #include "runtime/base/log.hpp"
 #include "runtime/base/rank_lists.hpp"
+#include "runtime/base/rank_path.hpp"
 #include "runtime/base/thread.hpp"
+#include "runtime/base/trace_merge.hpp"
+#include "runtime/base/version.hpp"
+#include "runtime/group/error_file.hpp"
 #include "runtime/group/open_worlds.hpp"
 #include "runtime/group/pinning.hpp"
 #include "runtime/job/meeting.hpp"
+#include "runtime/record/statistics.hpp"
 
 namespace tutti {
 
@@ -22,8 +28,11 @@ void WorldState::delete_on_another_thread(WorldState* state) {
   log_warn("a world is not closed: {}", thread.status().message());
 }
 
-WorldState::WorldState(World world, WorldSettings settings)
-    : world_(std::move(world)), settings_(std::move(settings)), fork_generation_(tutti::fork_generation()) {}
+WorldState::WorldState(World world, WorldSettings settings, std::shared_ptr<WorldEngine> engine)
+    : world_(std::move(world)),
+      settings_(std::move(settings)),
+      fork_generation_(tutti::fork_generation()),
+      engine_(std::move(engine)) {}
 
 Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options,
                                                      WorldSettings settings) {
@@ -37,9 +46,33 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
   const Clock::time_point deadline = Clock::now() + settings.timeout;
   Result<World> joined = bootstrap(options, std::move(meeting));
   if (!joined) return joined.status();
-  set_log_rank(joined->info.size > 1 ? joined->info.rank : -1);
+  settings.contract.emplace_back("the build", options.build_id);
+  return start(*std::move(joined), std::move(settings), nullptr, deadline);
+}
+
+Result<std::shared_ptr<WorldState>> WorldState::make_successor(WorldState& old, Meeting meeting,
+                                                               bool keeps_transports,
+                                                               std::chrono::milliseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  BootstrapOptions options;
+  options.build_id = std::string(build_id());
+  options.timeout = timeout;
+  options.warn = [](const std::string& text) { log_warn("{}", text); };
+  Result<World> joined = bootstrap(options, std::move(meeting));
+  if (!joined) return joined.status();
+  old.metrics_.reset();  // the new world serves at the same path
+  WorldSettings settings = old.settings_;
+  if (keeps_transports) return start(*std::move(joined), std::move(settings), old.engine_, deadline);
+  settings.trace_path.clear();  // the old engine has the file
+  return start(*std::move(joined), std::move(settings), nullptr, deadline);
+}
+
+Result<std::shared_ptr<WorldState>> WorldState::start(World joined, WorldSettings settings,
+                                                      std::shared_ptr<WorldEngine> engine,
+                                                      Clock::time_point deadline) {
+  set_log_rank(joined.info.size > 1 ? joined.info.rank : -1);
   // A child of fork() has no control thread and no peers: it must not tear down objects of the parent.
-  std::shared_ptr<WorldState> world(new WorldState(*std::move(joined), std::move(settings)),
+  std::shared_ptr<WorldState> world(new WorldState(std::move(joined), std::move(settings), std::move(engine)),
                                     [](WorldState* state) {
                                       if (state->fork_generation_ != tutti::fork_generation()) return;
                                       // A progress thread cannot wait for its own end.
@@ -50,18 +83,20 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
                                       }
                                     });
   world->start_deadline_ = deadline;
-  if (Status started = world->start(options.build_id); !started) {
+  if (Status started = world->start(); !started) {
     world->start_error_ = started.message();  // ranks that wait for this one get it
     return started;
   }
+  world->engine_->add(*world);
   world->control().set_observer(world.get());
   leave_at_exit(world);
   return world;
 }
 
-Status WorldState::start(std::string_view build_id) {
-  TUTTI_RETURN_IF_ERROR(open_trace());
-  TUTTI_RETURN_IF_ERROR(agree(build_id));
+Status WorldState::start() {
+  if (engine_ == nullptr) TUTTI_RETURN_IF_ERROR(open_trace());
+  TUTTI_RETURN_IF_ERROR(agree());
+  TUTTI_RETURN_IF_ERROR(open_record());
   TUTTI_RETURN_IF_ERROR(open_transports());
   return judge_tuning();
 }
@@ -69,7 +104,10 @@ Status WorldState::start(std::string_view build_id) {
 WorldState::~WorldState() {
   world_.control->set_observer(nullptr);
   world_.control->announce_departure(start_error_);
+  if (engine_ != nullptr) engine_->remove(*this);
+  const bool is_last = engine_.use_count() == 1;
   engine_.reset();  // closes the transports while peers still count this rank as alive
+  end_record(is_last);
 }
 
 Status WorldState::open_trace() {
@@ -78,6 +116,60 @@ Status WorldState::open_trace() {
   if (!opened) return opened.status().with_context("TUTTI_TRACE");
   trace_ = *std::move(opened);
   return {};
+}
+
+// A job without its record is better than none.
+Status WorldState::open_record() {
+  if (settings_.record_folder.empty()) return {};
+  record::RankFile::Description rank;
+  rank.rank = info().rank;
+  rank.size = info().size;
+  const auto own = static_cast<std::size_t>(info().rank);
+  rank.node = info().node_of_rank[own];
+  rank.host = info().host_of_rank[own];
+  rank.job = info().job;
+  rank.build = version_text();
+  rank.clock = std::to_string(info().machine_of_rank[own]);
+  for (const char byte : identity_.substr(0, 6))
+    rank.world += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  auto opened = record::RankFile::open(settings_.record_folder, rank);
+  if (opened) {
+    record_ = *std::move(opened);
+    if (settings_.metrics_path.empty() || info().local_rank != 0) return {};
+    auto served = record::MetricsServer::open(settings_.metrics_path, settings_.record_folder, rank.world);
+    if (!served) return served.status().with_context("TUTTI_METRICS");
+    metrics_ = *std::move(served);
+    return {};
+  }
+  const std::string text =
+      fmt::format("TUTTI_RECORDER: operations are recorded in memory only, and lost with this process: {}",
+                  opened.status().message());
+  const bool is_wanted =
+      settings_.is_record_folder_named || settings_.prints_statistics || !settings_.metrics_path.empty();
+  is_wanted ? log_warn("{}", text) : log_info("{}", text);
+  return {};
+}
+
+// A trace is complete with the last world that writes it.
+void WorldState::end_record(bool has_whole_trace) {
+  if (record_ == nullptr || is_record_ended_.exchange(true)) return;
+  metrics_.reset();
+  const bool merges = has_whole_trace && !settings_.trace_path.empty();
+  if (!settings_.prints_statistics && !merges) return record_->remove();
+  const std::vector<record::RecordedRank> ranks = record_->end_together();
+  if (ranks.empty()) return;
+  if (settings_.prints_statistics) std::fputs(record::describe_statistics(ranks).c_str(), stderr);
+  if (merges) merge_traces(ranks.size());
+}
+
+// Where all files are on this machine. Those of several machines are for `tutti trace`.
+void WorldState::merge_traces(std::size_t ranks_here) const {
+  if (info().size == 1 || ranks_here != static_cast<std::size_t>(info().size)) return;
+  std::vector<std::string> paths;
+  for (int rank = 0; rank < info().size; ++rank)
+    paths.push_back(path_of_rank(settings_.trace_path, rank, info().size));
+  const Status merged = merge_trace_files(paths, path_of_all_ranks(settings_.trace_path));
+  if (!merged) log_warn("TUTTI_TRACE: the files of the ranks are not merged: {}", merged.message());
 }
 
 // -- groups -------------------------------------------------------------------------------------------------
@@ -90,7 +182,7 @@ void WorldState::add(GroupMember& group) {
     early_failures_.erase(early);
   }
   for (const auto& [rank, cause] : deaths_) {
-    if (group.group_rank_of(rank) >= 0) group.on_death(rank, cause);
+    if (group.group_rank_of(rank) >= 0) group.on_failure(group.count_death(rank, cause));
   }
   for (const int rank : departures_) {
     if (group.group_rank_of(rank) >= 0) group.on_departure(rank);
@@ -121,7 +213,7 @@ void WorldState::leave() {
     }
   }
   for (GroupMember* group : leaving) group->leave();
-  engine_->leave(kPatience);
+  const bool is_last = engine_->leave(*this, kPatience);
   control().leave();  // last: until then it forwards frames of other ranks
   const std::lock_guard lock(groups_mutex_);
   for (const GroupMember* group : leaving) {
@@ -129,6 +221,19 @@ void WorldState::leave() {
     if (--found->second == 0) groups_in_use_.erase(found);
   }
   group_released_.notify_all();
+  end_record(is_last);
+}
+
+std::vector<int> WorldState::dead_ranks() {
+  const std::lock_guard lock(groups_mutex_);
+  std::vector<int> ranks;
+  for (const auto& [rank, cause] : deaths_) ranks.push_back(rank);
+  return ranks;
+}
+
+bool WorldState::has_group(std::uint64_t context) {
+  const std::lock_guard lock(groups_mutex_);
+  return find(context) != nullptr;
 }
 
 bool WorldState::is_sound() {
@@ -181,6 +286,8 @@ GroupMember* WorldState::find(std::uint64_t context) {
 }
 
 void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& cause) {
+  // The file first: a caller that gets the error may end the process.
+  group != 0 ? note_failure(group, cause) : note_death(dead_rank, cause);
   const std::lock_guard lock(groups_mutex_);
   if (group != 0) {
     if (GroupMember* member = find(group)) {
@@ -192,8 +299,40 @@ void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& ca
   }
   deaths_.emplace_back(dead_rank, cause);
   for (const auto& [context, member] : groups_) {
-    if (member->group_rank_of(dead_rank) >= 0) member->on_death(dead_rank, cause);
+    if (member->group_rank_of(dead_rank) >= 0) member->on_failure(member->count_death(dead_rank, cause));
   }
+}
+
+// The file tells of one group: the largest of those that this rank has used.
+void WorldState::note_death(int dead_rank, const Status& cause) {
+  std::uint64_t context = 0;
+  Status death;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    std::pair<bool, std::size_t> most;
+    for (const auto& [number, member] : groups_) {
+      const std::pair use(!member->submitted_calls(1).empty(), member->world_ranks().size());
+      if (member->group_rank_of(dead_rank) < 0 || (context != 0 && use <= most)) continue;
+      context = number;
+      most = use;
+      death = member->count_death(dead_rank, cause);
+    }
+  }
+  if (context != 0) note_failure(context, death);
+}
+
+void WorldState::note_failure(std::uint64_t context, const Status& cause) {
+  if (settings_.error_path.empty() || has_noted_failure_.exchange(true, std::memory_order_relaxed)) return;
+  FailedGroup failed;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    const GroupMember* const group = find(context);
+    if (group == nullptr) return;
+    failed = {group->world_ranks(), group->group_rank_of(info().rank), group->submitted_calls(1)};
+  }
+  const Status written =
+      write_error_file(settings_.error_path, info(), failure_to_json(info(), failed, cause));
+  if (!written) log_warn("{}", written.message());
 }
 
 void WorldState::on_departure(int rank) {

@@ -12,11 +12,15 @@
 #include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/group/diagnosis_frame.hpp"
 #include "runtime/group/settings.hpp"
+#include "runtime/group/world_engine.hpp"
 #include "runtime/job/bootstrap.hpp"
+#include "runtime/record/metrics_server.hpp"
+#include "runtime/record/rank_file.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/group_context.hpp"
 
@@ -37,8 +41,8 @@ class GroupMember {
   // The one cause of failure of this group, equal on all its members: peer and text count by ranks of the
   // group.
   virtual void on_failure(const Status& cause) = 0;
-  // A member is dead: peer and text count by ranks of the world. Control thread, as on_failure().
-  virtual void on_death(int world_rank, const Status& cause) = 0;
+  // The death of a member as a failure of this group. `cause` counts by ranks of the world.
+  virtual Status count_death(int world_rank, const Status& cause) const = 0;
   // A member has left the world in an orderly way. Control thread.
   virtual void on_departure(int world_rank) = 0;
   // The cause of failure as far as this rank knows; ok: not failed. Any thread.
@@ -60,7 +64,7 @@ struct TransportPath {
   std::string reason;
 };
 
-class WorldState final : private ControlObserver {
+class WorldState final : private ControlObserver, private StallReceiver {
  public:
   // Joins the job, agrees with the others, opens the transports. Collective over all ranks; errors of
   // bootstrap(), and invalid_argument if the ranks' settings differ, listing ranks and both values.
@@ -68,6 +72,11 @@ class WorldState final : private ControlObserver {
   // The second half, for ranks that have already exchanged their locations.
   static Result<std::shared_ptr<WorldState>> make(const BootstrapOptions& options, Meeting meeting,
                                                   WorldSettings settings);
+  // A world of members of a group of `old`. Collective over the ranks of `meeting`. With `keeps_transports`, equal on
+  // all, it uses the engine of `old`. Errors: peer_failed if a rank is lost meanwhile.
+  static Result<std::shared_ptr<WorldState>> make_successor(WorldState& old, Meeting meeting,
+                                                            bool keeps_transports,
+                                                            std::chrono::milliseconds timeout);
   ~WorldState();
   WorldState(const WorldState&) = delete;
   WorldState& operator=(const WorldState&) = delete;
@@ -76,14 +85,18 @@ class WorldState final : private ControlObserver {
   // Of the machine and the job, as tuning files name them. Collective over all ranks, which get the same.
   Result<Fingerprint> exchange_fingerprint();
   const WorldSettings& settings() const { return settings_; }
-  Engine& engine() { return *engine_; }
+  Engine& engine() { return engine_->engine(); }
   ControlChannel& control() { return *world_.control; }
+  const WorldKeys& keys() const { return world_.keys; }
+  // World ranks that are known to be dead.
+  std::vector<int> dead_ranks();
   const std::vector<PeerAddress>& peers() const { return peers_; }  // by world rank
   // The transport for each world rank, and why preferred ones cannot be used.
   const std::vector<TransportPath>& paths() const { return paths_; }
   std::uint32_t contract_hash() const { return contract_hash_; }
   const WorldDomains& domains() const { return domains_; }
   unsigned fork_generation() const { return fork_generation_; }
+  record::RankFile* record() { return record_.get(); }  // null: groups record in memory only
   // Random, equal on all ranks of this world and on no others.
   const std::string& identity() const { return identity_; }
   // False once a rank has died or left, where rank 0 does not answer, and in a child of fork(). New groups
@@ -108,37 +121,44 @@ class WorldState final : private ControlObserver {
   bool release(void* memory);
 
   // Asks members for their progress. Waits up to `at_most` for answers, and up to kTraceTime longer to find
-  // the silent rank on the route to silent members. By group rank; a rank that has not answered is missing,
-  // or has `behind` set. Not from the control thread. `group_ranks`: the ranks to ask, possibly this one;
-  // empty: all. `calls`: the number of last calls that each returns.
+  // the silent rank on the route to silent members, and its state. By group rank, with an entry for each rank
+  // that was asked. Not from the control thread. `group_ranks`: the ranks to ask, possibly this one; empty: all.
+  // `calls`: the number of last calls that each returns.
   std::map<int, RankState> ask_members(std::uint64_t context, std::chrono::milliseconds at_most,
                                        const std::vector<int>& group_ranks = {}, std::uint32_t calls = 1);
-  // Members among `size` that have not submitted operation `sequence`: "rank 2 (is alive; its last call was
-  // broadcast of 4 f32, root 0)". Empty if all have. `first_missing`: the one to blame, a silent rank before
-  // one that has merely made fewer calls.
-  std::string describe_missing(std::uint64_t context, const std::map<int, RankState>& states, int size,
-                               std::uint32_t sequence, int* first_missing);
-  // The call outside the group of `context` that a rank waits in, and how it blocks this group.
-  std::string describe_waiting(std::uint64_t context, const RankState& state);
-  // The state of a rank that owes a message in the group of `context`: "waits in ..."
-  std::string describe_peer(std::uint64_t context, const RankState& state);
+  // Verdicts about the members that have not submitted operation `sequence`. Empty if all have. The first one is
+  // the rank to blame: a silent rank before one that has merely made fewer calls. The others are marked as its
+  // consequences where they wait for it or are reached through it. `states`: of all members.
+  std::vector<RankVerdict> find_missing(std::uint64_t context, const std::map<int, RankState>& states,
+                                        std::uint32_t sequence);
+  // The verdict about one member.
+  RankVerdict judge_member(std::uint64_t context, int group_rank, const RankState& state);
   // This rank's wait in that group has reached its deadline: ranks that ask shortly after get that answer.
   void note_deadline(std::uint64_t context);
   // The first difference between the remembered calls of members; nullopt: none.
   std::optional<CallDifference> compare_calls(std::uint64_t context, const std::vector<int>& group_ranks,
                                               std::chrono::milliseconds at_most);
+  // The group of `context` has failed with `cause`, whose ranks count by the group. The first failure of this world
+  // goes into the file of TUTTI_ERROR_FILE; the later ones are its consequences. Any thread.
+  void note_failure(std::uint64_t context, const Status& cause);
   // False if rank 0 did not answer recently: then it decides no cause of failure.
   bool has_root() const;
   // Probes rank 0's control thread, and waits up to kTraceTime. As ask_members().
   bool find_root();
 
  private:
-  WorldState(World world, WorldSettings settings);
+  WorldState(World world, WorldSettings settings, std::shared_ptr<WorldEngine> engine);
+  static Result<std::shared_ptr<WorldState>> start(World joined, WorldSettings settings,
+                                                   std::shared_ptr<WorldEngine> engine,
+                                                   Clock::time_point deadline);
   static void delete_on_another_thread(WorldState* state);
 
-  Status start(std::string_view build_id);
+  Status start();
   Status open_trace();
-  Status agree(std::string_view build_id);
+  Status open_record();
+  void end_record(bool has_whole_trace);
+  void merge_traces(std::size_t ranks_here) const;
+  Status agree();
   Status open_transports();
   ProgressThreadOptions progress_thread_options() const;
   struct Refusals {
@@ -146,6 +166,7 @@ class WorldState final : private ControlObserver {
     Status memory;  // by shared memory
   };
   Refusals open_listed(const std::vector<std::string>& names);
+  std::vector<Transport*> list_transports() const;
   Status open_transports(const std::vector<std::string>& names);
   Status open_on_one_node();
   Status open_between_nodes();
@@ -161,9 +182,11 @@ class WorldState final : private ControlObserver {
   void report_transports() const;
 
   void on_failure(std::uint64_t group, int dead_rank, const Status& cause) override;
+  void note_death(int dead_rank, const Status& cause);
   void on_message(int source, std::string_view bytes) override;
   void on_departure(int rank) override;
-  void on_stall(const Stall& stall);
+  bool has_group(std::uint64_t context) override;
+  void on_stall(const Stall& stall) override;
   // Compares a stalled call of a member with reports of other members about the same operation.
   void on_report(int source, StallReport& report);
   void on_question(int source, const StateQuestion& question);
@@ -174,6 +197,13 @@ class WorldState final : private ControlObserver {
   void note_root(bool is_there);
   void find_obstacles(std::uint64_t context, const std::map<int, int>& asked,
                       std::map<int, RankState>& states);
+  // The state of a rank that does not answer, as the rank `before` it on the route sees it.
+  ProcessState inspect(int world_rank, int before);
+  // Sends the question to ranks of the world, and waits for their answers.
+  std::map<int, RankState> ask(const std::vector<int>& world_ranks, StateQuestion question,
+                               std::chrono::milliseconds at_most);
+  // The call outside the group of `context` that a rank waits in, and how it blocks this group.
+  std::string describe_waiting(std::uint64_t context, const RankState& state);
   std::vector<WaitingCall> list_waiting();
   std::vector<WaitingCall> list_under_way();
   GroupMember* find(std::uint64_t context);  // with groups_mutex_ held
@@ -190,16 +220,20 @@ class WorldState final : private ControlObserver {
   std::string start_error_;           // why this rank leaves during the start
   std::uint32_t contract_hash_ = 0;
   WorldDomains domains_;
-  // Of this machine, which may hold several nodes.
   std::vector<std::vector<std::uint32_t>> progress_cpus_;  // of its progress threads; empty: anywhere
+  // Of this machine, which may hold several nodes.
   int cpu_count_ = 1;
   int rank_count_here_ = 0;
   bool is_one_process_ = false;
   std::vector<std::unique_ptr<Transport>> transports_;  // until the engine owns them
   std::vector<PeerAddress> peers_;
   std::vector<TransportPath> paths_;
-  std::unique_ptr<Trace> trace_;  // null: not asked for
-  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Trace> trace_;                    // until the engine owns it; null: not asked for
+  std::unique_ptr<record::RankFile> record_;        // null: groups record in memory only
+  std::unique_ptr<record::MetricsServer> metrics_;  // null: not asked for, or another rank's
+  std::shared_ptr<WorldEngine> engine_;
+
+  std::atomic<bool> is_record_ended_{false};
 
   std::mutex memory_mutex_;
   std::map<void*, std::shared_ptr<void>> memory_;  // allocated by the program, which frees it
@@ -211,6 +245,7 @@ class WorldState final : private ControlObserver {
   // A group that is made after its failure was decided, or after the death of a member, fails at once.
   std::map<std::uint64_t, Status> early_failures_;
   std::vector<std::pair<int, Status>> deaths_;
+  std::atomic<bool> has_noted_failure_{false};
   std::vector<int> departures_;  // world ranks that have left in an orderly way
 
   std::mutex talk_mutex_;  // the following; never held together with groups_mutex_

@@ -237,7 +237,7 @@ void compare_tuning(const std::vector<RankRecord>& records, int rank, WorldSetti
 
 }  // namespace
 
-Status WorldState::agree(std::string_view build_id) {
+Status WorldState::agree() {
   const Clock::time_point deadline = start_deadline_;
   RankRecord mine;
   mine.process = detail::of_process<ProcessIdentity>().bytes;
@@ -246,7 +246,6 @@ Status WorldState::agree(std::string_view build_id) {
   discover_affinity(settings_, info(), mine);
   if (Status refused = plan_own_progress_cpus(settings_, info(), progress_cpus_); !refused)
     mine.problem = refused.message();
-  settings_.contract.emplace_back("the build", std::string(build_id));
   mine.contract = encode_contract(settings_.contract);
   mine.tuning = digest_of(settings_.tuning);
   auto exchanged = exchange_records(control(), mine, deadline);

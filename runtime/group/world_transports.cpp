@@ -75,6 +75,11 @@ Status WorldState::open_transports() {
   settings_.transport.node_id = info().node_id;
   settings_.transport.interface = info().interface;
   settings_.transport.wire_key = world_.data_key;
+  if (engine_ != nullptr) {
+    std::vector<std::string> names;
+    for (const Transport* transport : list_transports()) names.emplace_back(transport->caps().name);
+    return open_transports(names);
+  }
   if (!settings_.transports.empty()) {
     TUTTI_RETURN_IF_ERROR(open_transports(settings_.transports));
   } else if (info().node_count == 1 && is_one_process_) {
@@ -94,10 +99,8 @@ Status WorldState::open_transports() {
   // before it.
   if (transports_.size() > 1) options.waiting.first_sleep = kShortSleep;
   options.stall_warning = settings_.stall_warning;
-  options.on_stall = [this](const Stall& stall) { on_stall(stall); };
   options.progress_threads = progress_thread_options();
-  options.trace = trace_.get();
-  engine_ = std::make_unique<Engine>(std::move(transports_), std::move(options));
+  engine_ = std::make_shared<WorldEngine>(std::move(transports_), std::move(options), std::move(trace_));
   return {};
 }
 
@@ -105,10 +108,17 @@ ProgressThreadOptions WorldState::progress_thread_options() const {
   ProgressThreadOptions options;
   options.count = settings_.progress.thread_count;
   options.is_dedicated = !settings_.progress.cpus.entries.empty();
-  options.on_start = [this](std::uint32_t number) {
-    pin_this_progress_thread(number, progress_cpus_[number]);
+  options.on_start = [cpus = progress_cpus_](std::uint32_t number) {
+    pin_this_progress_thread(number, cpus[number]);
   };
   return options;
+}
+
+std::vector<Transport*> WorldState::list_transports() const {
+  if (engine_ != nullptr) return engine_->list_transports();
+  std::vector<Transport*> transports;
+  for (const auto& transport : transports_) transports.push_back(transport.get());
+  return transports;
 }
 
 // Shared memory alone, unless some rank cannot have it.
@@ -195,7 +205,7 @@ WorldState::Refusals WorldState::open_listed(const std::vector<std::string>& nam
 
 // Every rank reports its refusals; addresses are exchanged in any case.
 Status WorldState::open_transports(const std::vector<std::string>& names) {
-  const Refusals refusals = open_listed(names);
+  const Refusals refusals = engine_ == nullptr ? open_listed(names) : Refusals{};
   const Status& refusal = refusals.all;
   // No early return: other ranks wait for our addresses, and an empty list tells them that there are none.
   const auto addresses = swap_addresses();
@@ -207,7 +217,7 @@ Status WorldState::open_transports(const std::vector<std::string>& names) {
     apart = *std::move(met);
   }
   Status chosen = choose_paths(*addresses, apart);
-  if (transports_.empty())
+  if (list_transports().empty())
     return {refusal.code(), fmt::format("no transport can be used here ({})", refusal.message())};
   if (!chosen && is_refusal(chosen) && !refusal)
     return {chosen.code(), fmt::format("{}; here {}", chosen.message(), refusal.message())};
@@ -220,7 +230,7 @@ Status WorldState::open_transports(const std::vector<std::string>& names) {
 // The addresses of every rank, by the names of its transports.
 Result<std::vector<std::map<std::string, std::string>>> WorldState::swap_addresses() {
   ByteWriter writer;
-  for (const auto& transport : transports_) {
+  for (const Transport* transport : list_transports()) {
     const std::vector<std::byte> address = transport->address();
     writer.put_text(transport->caps().name);
     writer.put_text({reinterpret_cast<const char*>(address.data()), address.size()});
@@ -267,12 +277,13 @@ std::map<std::size_t, std::span<const std::byte>> WorldState::find_neighbours(
 // shares with all or with none, so members of a group never disagree.
 Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& addresses,
                                                         const Status& own_refusal) {
-  const auto shm = std::find_if(transports_.begin(), transports_.end(), [](const auto& transport) {
+  const std::vector<Transport*> transports = list_transports();
+  const auto shm = std::find_if(transports.begin(), transports.end(), [](const Transport* transport) {
     return transport->caps().name == std::string_view("shm");
   });
   Status own = own_refusal;
   std::map<std::size_t, std::span<const std::byte>> neighbours;
-  if (shm != transports_.end()) neighbours = find_neighbours(**shm, addresses);
+  if (shm != transports.end()) neighbours = find_neighbours(**shm, addresses);
   const Clock::time_point deadline = start_deadline_;
   const auto meet_all = [&](Contact wanted) {
     for (const auto& [rank, address] : neighbours) {
@@ -305,12 +316,13 @@ Status WorldState::choose_paths(const Addresses& addresses, const std::vector<St
   peers_.assign(addresses.size(), {});
   paths_.assign(addresses.size(), {});
   const Status& own = apart[static_cast<std::size_t>(info().rank)];
+  const std::vector<Transport*> transports = list_transports();
   for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
     if (static_cast<int>(rank) == info().rank) continue;
     const std::map<std::string, std::string>& theirs = addresses[rank];
     StatusCode code = StatusCode::unsupported;
     std::string reasons = theirs.empty() ? "it could not open any" : "";
-    for (const auto& transport : transports_) {
+    for (Transport* const transport : transports) {
       const std::string name(transport->caps().name);
       const auto found = theirs.find(name);
       if (peers_[rank].transport != nullptr) break;
@@ -328,13 +340,13 @@ Status WorldState::choose_paths(const Addresses& addresses, const std::vector<St
       const std::span<const std::byte> address(first, found->second.size());
       const auto cost = transport->reach(transport->address(), address);
       if (cost) {
-        peers_[rank] = PeerAddress{transport.get(), {address.begin(), address.end()}};
+        peers_[rank] = PeerAddress{transport, {address.begin(), address.end()}};
         paths_[rank] = {name, reasons};
       } else {
         append(reasons, "; ", fmt::format("{}: {}", found->first, cost.status().message()));
       }
     }
-    if (peers_[rank].transport == nullptr && !transports_.empty()) {
+    if (peers_[rank].transport == nullptr && !transports.empty()) {
       return {code, fmt::format("no transport reaches rank {} ({})", rank, reasons), static_cast<int>(rank)};
     }
   }
@@ -360,9 +372,9 @@ void WorldState::report_transports() const {
 // -- shared memory ------------------------------------------------------------------------------------------
 
 Result<std::shared_ptr<void>> WorldState::allocate_owned(std::size_t bytes) {
-  for (std::size_t i = 0; i < engine_->transport_count(); ++i) {
-    if (engine_->transport(i).caps().heap == nullptr) continue;
-    const std::shared_ptr<SharedHeap> heap = engine_->transport(i).caps().heap->hold();
+  for (const Transport* transport : engine_->list_transports()) {
+    if (transport->caps().heap == nullptr) continue;
+    const std::shared_ptr<SharedHeap> heap = transport->caps().heap->hold();
     const Result<ByteRange> memory = heap->allocate(std::max<std::size_t>(bytes, 1));
     if (!memory) return memory.status();
     // In a child of fork() the heap's state is the parent's, and its mutex may be locked for ever.

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -28,15 +27,13 @@ struct RankLocation {
   std::string machine;  // nodes that are parts of one machine share its CPUs
   std::string host;
   std::string remote;  // the address of another node that it is connected to
-  static auto fields(auto& self) { return std::tie(self.node, self.machine, self.host, self.remote); }
+  MemberPlace place;
+  std::int32_t pid = 0;
+  std::string pid_scope;  // equal for processes that know each other by pid
+  static auto fields(auto& self) {
+    return std::tie(self.node, self.machine, self.host, self.remote, self.place, self.pid, self.pid_scope);
+  }
 };
-
-std::string boot_id() {
-  std::string id;
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::getline(file, id);
-  return id;
-}
 
 // The name of this node in messages: the user's (TUTTI_NODE_ID), else the host's.
 std::string host_name(const Environment& environment) {
@@ -81,10 +78,32 @@ Status choose_interface(const Environment& environment, const std::vector<RankLo
   return {};
 }
 
+// Ranks of other network namespaces need addresses to reach the listener of a member.
+Status swap_member_addresses(const BootstrapOptions& options, Clock::time_point deadline, World& world) {
+  WorldKeys& keys = world.keys;
+  const bool is_one_scope =
+      std::all_of(keys.places.begin(), keys.places.end(),
+                  [&](const MemberPlace& place) { return place.scope == keys.places.front().scope; });
+  if (is_one_scope) return {};
+  const Status opened = keys.listener->open_network(keys.open_listeners);
+  if (!opened && options.warn)
+    options.warn("groups with this rank cannot shrink or grow across nodes: " + opened.message());
+  const auto all = world.control->allgather(keys.listener->place().addresses, deadline);
+  if (!all) return all.status();
+  for (std::size_t rank = 0; rank < all->size(); ++rank) keys.places[rank].addresses = (*all)[rank];
+  return {};
+}
+
 // Finds the ranks that share a node or a machine, and the interface between nodes.
 Status discover_local_ranks(const Environment& environment, const Meeting& meeting, const std::string& host,
                             Clock::time_point deadline, World& world) {
-  RankLocation mine{meeting.node, boot_id(), host, world.control->remote_address()};
+  RankLocation mine{meeting.node,
+                    boot_identity(),
+                    host,
+                    world.control->remote_address(),
+                    world.keys.listener->place(),
+                    ::getpid(),
+                    namespace_scope("pid")};
   const auto all = world.control->allgather(encode(mine), deadline);
   if (!all) return all.status();
   std::vector<RankLocation> locations(all->size());
@@ -93,6 +112,10 @@ Status discover_local_ranks(const Environment& environment, const Meeting& meeti
       return internal_error(fmt::format("the location of rank {} is malformed", rank),
                             static_cast<int>(rank));
     world.info.host_of_rank.push_back(locations[rank].host);
+    world.keys.places.push_back(locations[rank].place);
+    world.info.pid_of_rank.push_back(locations[rank].pid);
+    world.info.shares_pids.push_back(locations[rank].node == mine.node &&
+                                     locations[rank].pid_scope == mine.pid_scope);
   }
   WorldInfo& info = world.info;
   info.node_of_rank = number(locations, [](const RankLocation& location) { return location.node; });
@@ -149,6 +172,13 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
                                                 : std::chrono::milliseconds(0);
   control.silence = options.timeout;
   control.rejoin_time = std::clamp(options.timeout / 3, kLeastRejoinTime, kMostRejoinTime);
+  control.watch_start = std::move(meeting.watch_start);
+  world.keys = {meeting.listener, {}, meeting.job, control.secret, meeting.open_listeners, control.security};
+  if (world.keys.listener == nullptr) {
+    auto listener = MemberListener::open();
+    if (!listener) return listener.status();
+    world.keys.listener = *std::move(listener);
+  }
   Result<std::unique_ptr<ControlChannel>> channel =
       ControlChannel::open(control, std::move(meeting.listeners));
   if (!channel) {
@@ -164,8 +194,10 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
   world.info.rank = launch.rank;
   world.info.size = launch.size;
   world.info.launcher = launch.launcher;
+  world.info.job = launch.job;
   world.control = *std::move(channel);
   TUTTI_RETURN_IF_ERROR(discover_local_ranks(options.environment, meeting, control.host, deadline, world));
+  TUTTI_RETURN_IF_ERROR(swap_member_addresses(options, deadline, world));
   // All ranks have joined, and take part in another exchange before init() ends on any rank.
   if (options.exchange != nullptr) options.exchange->clean_up();
   return world;
@@ -173,9 +205,7 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
 
 std::string node_identity(const Environment& environment) {
   if (const auto name = environment.find("TUTTI_NODE_ID")) return std::string(*name);
-  std::array<char, 64> name_space{};
-  const ssize_t length = ::readlink("/proc/self/ns/net", name_space.data(), name_space.size());
-  return boot_id() + "/" + std::string(name_space.data(), length > 0 ? static_cast<std::size_t>(length) : 0);
+  return network_scope();
 }
 
 }  // namespace tutti

@@ -2,6 +2,7 @@
 // then exchange bytes. Knows no transport and no collective.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,16 +23,32 @@ struct WorldInfo {
   std::vector<int> node_of_rank;          // nodes are numbered 0, 1, ... in order of their lowest rank
   std::vector<int> machine_of_rank;       // likewise; several nodes may be one machine, whose CPUs they share
   std::vector<std::string> host_of_rank;  // for people
+  std::vector<std::int32_t> pid_of_rank;  // in the pid namespace of that rank
+  std::vector<bool> shares_pids;          // by rank: whether it is on this node and in our pid namespace
   std::string node_id;                    // equal on the ranks of a node and on no others
   // With several nodes: the network interface towards the others, and the reason for its choice.
   std::string interface;
   std::string interface_reason;
   std::string launcher;  // LaunchInfo::launcher
+  std::string job;       // LaunchInfo::job
+};
+
+class MemberListener;
+
+// Data by which members of a group of this world can make its successor (agreement.hpp).
+struct WorldKeys {
+  std::shared_ptr<MemberListener> listener;
+  std::vector<MemberPlace> places;  // by rank
+  std::string job;
+  std::string secret;  // as proofs use it
+  std::function<Result<Listeners>()> open_listeners;
+  WireSecurity security = WireSecurity::off;  // of connections between nodes
 };
 
 struct World {
   WorldInfo info;
   std::optional<WireKey> data_key;  // of connections between nodes; none: the job has no secret
+  WorldKeys keys;
   std::unique_ptr<ControlChannel> control;
 };
 

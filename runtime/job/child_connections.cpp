@@ -186,6 +186,7 @@ void ChildConnections::serve(ChildConnection& child) {
   }
   if (status) return;
   const bool had_joined = child.stage == ChildConnection::Stage::joined;
+  if (had_joined && !child.is_remote) child.process = inspect_peer(child.socket.fd(), child.claim.pid);
   child.socket.close();
   if (had_joined) owner_.on_lost(child, status);
 }

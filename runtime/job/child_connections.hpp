@@ -31,6 +31,7 @@ struct ChildConnection {
   SocketAddress address;   // of a remote one
   int listener_fd = -1;    // where it came
   MemberClaim claim;       // once it has joined
+  ProcessState process;    // of a lost member of this machine
   Nonce member_nonce{};
   Nonce nonce{};
   Clock::time_point until;  // all stages but joined

@@ -170,14 +170,13 @@ void ControlChannel::set_observer(ControlObserver* observer) {
   observer_ = observer;
   if (observer == nullptr) return;
   for (const FailurePayload& failure : failures_) {
-    observer->on_failure(failure.group, failure.dead_rank,
-                         Status(failure.code, failure.message, failure.peer));
+    observer->on_failure(failure.group, failure.dead_rank, failure.to_status());
   }
   for (const int rank : departures_) observer->on_departure(rank);
 }
 
 void ControlChannel::abort(std::uint64_t group, const Status& cause) {
-  const FailurePayload failure{group, -1, cause.peer(), cause.code(), cause.message()};
+  const FailurePayload failure = make_failure(group, -1, cause);
   // Without a connection to rank 0 the cause holds here alone; other ranks fail by their deadlines.
   if (!submit(Frame{FrameType::failure, rank(), 0, encode(failure)})) record_failure(failure);
 }
@@ -187,11 +186,11 @@ void ControlChannel::tell(int target, std::string bytes) {
 }
 
 void ControlChannel::announce_departure(const std::string& why) {
-  submit(Frame{FrameType::gone, rank(), 0, encode(GonePayload{rank(), false, false, why})});
+  submit(Frame{FrameType::gone, rank(), 0, encode(GonePayload{rank(), false, false, why, {}})});
 }
 
-std::vector<int> ControlChannel::find_silent(const std::vector<int>& ranks,
-                                             std::chrono::milliseconds at_most) {
+std::vector<ControlChannel::SilentRank> ControlChannel::find_silent(const std::vector<int>& ranks,
+                                                                    std::chrono::milliseconds at_most) {
   std::unique_lock lock(mutex_);
   const std::uint64_t number = ++trace_count_;
   traces_[number];
@@ -199,26 +198,27 @@ std::vector<int> ControlChannel::find_silent(const std::vector<int>& ranks,
   for (const int target : ranks)
     submit(Frame{FrameType::trace, rank(), target, encode(TracePayload{number, target, -1, -1})});
   lock.lock();
-  const auto end_of_way = [&](int target) {
+  const auto end_of_way = [&](int target) -> SilentRank {
     const std::map<int, int>& hops = traces_[number][target];
-    int at = rank();
+    int at = rank(), before = -1;
     // A route has fewer hops than the world has ranks, unless it changes meanwhile.
     for (int i = 0; i < size(); ++i) {
       const auto found = hops.find(at);
-      if (found == hops.end()) return at;  // the previous hop has forwarded the query to it
-      if (found->second == at || found->second < 0) return -1;
-      at = found->second;
+      if (found == hops.end()) return {at, before};  // the previous hop has forwarded the query to it
+      if (found->second == at || found->second < 0) return {};
+      before = std::exchange(at, found->second);
     }
-    return -1;
+    return {};
   };
   wait_for(changed_, lock, at_most, [&] {
-    return std::all_of(ranks.begin(), ranks.end(), [&](int target) { return end_of_way(target) < 0; });
+    return std::all_of(ranks.begin(), ranks.end(), [&](int target) { return end_of_way(target).rank < 0; });
   });
-  std::vector<int> silent;
+  std::vector<SilentRank> silent;
   silent.reserve(ranks.size());
   for (const int target : ranks) {
-    const int end = end_of_way(target);
-    silent.push_back(end == rank() ? -1 : end);  // our own control thread is busy: nothing is known
+    const SilentRank end = end_of_way(target);
+    silent.push_back(end.rank == rank() ? SilentRank()
+                                        : end);  // our own control thread is busy: nothing is known
   }
   traces_.erase(number);
   return silent;
@@ -239,7 +239,7 @@ void ControlChannel::lose(const Status& cause) {
 }
 
 void ControlChannel::record_failure(const FailurePayload& failure) {
-  const Status cause(failure.code, failure.message, failure.peer);
+  const Status cause = failure.to_status();
   if (failure.group == 0) lose(cause);
   const std::lock_guard lock(observer_mutex_);
   failures_.push_back(failure);
@@ -310,20 +310,34 @@ std::string describe_process(const MemberClaim& claim) {
                             : fmt::format("pid {} on {}", claim.pid, claim.host);
 }
 
-std::string describe_loss(const MemberClaim& claim, const Status& why, bool is_remote) {
-  if (why.message() == forged_record().message())
-    return fmt::format("the connection to rank {} ({}) was given up: {}", claim.rank, describe_process(claim),
-                       why.message());
-  const char* reason =
+RankVerdict judge_loss(const MemberClaim& claim, const Status& why, bool is_remote,
+                       const ProcessState& process) {
+  RankVerdict verdict;
+  verdict.world_rank = claim.rank;
+  verdict.pid = claim.pid;
+  verdict.host = claim.host;
+  if (process.condition == ProcessCondition::ended && !process.reason.empty()) {
+    judge(process, verdict);
+    return verdict;
+  }
+  verdict.kind = VerdictKind::dead;
+  verdict.reason =
       "its connection closed without a goodbye, so it crashed, was killed or ended without leaving the group";
-  if (why.code() == StatusCode::timeout) reason = "its host does not answer, or the network to it is cut";
+  if (why.code() == StatusCode::timeout) {
+    verdict.kind = VerdictKind::unreachable;
+    verdict.reason = "its host does not answer, or the network to it is cut";
+  }
+  if (why.message() == forged_record().message()) {
+    verdict.reason = "its connection was given up: " + why.message();
+    return verdict;
+  }
   // The host has dropped the connection earlier, with its process or after a silence.
   if (why.code() == StatusCode::aborted && is_remote)
-    reason =
+    verdict.reason =
         "its host has reset the connection, so it crashed, was killed, or the network to it was cut for too "
         "long";
-  return fmt::format("rank {} ({}) is gone: {}{}", claim.rank, describe_process(claim), reason,
-                     is_remote ? fmt::format(" ({})", why.message()) : "");
+  if (is_remote) verdict.reason += fmt::format(" ({})", why.message());
+  return verdict;
 }
 
 }  // namespace tutti

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/base/process_state.hpp"
 #include "runtime/job/control_frame.hpp"
 #include "runtime/job/exchange.hpp"
 #include "runtime/job/frame_socket.hpp"
@@ -58,6 +59,9 @@ struct ControlOptions {
   // Opens the listeners of a rank that is not rank 0 but becomes the parent of other nodes. Called by the
   // control thread; null: it cannot.
   std::function<Result<Listeners>()> open_listeners;
+  // An error ends the start: a rank that is awaited has died. Called by the control thread until this rank is
+  // ready. May be null.
+  std::function<Status()> watch_start;
 };
 
 // Called by the control thread, one call at a time. Must not block and must not call set_observer.
@@ -110,10 +114,16 @@ class ControlChannel : public Exchange {
   // death. `why`: an error of this rank alone, for ranks that wait for it; else empty. The channel works
   // until it is destroyed. Returns at once.
   void announce_departure(const std::string& why);
-  // For each of `ranks`: the first rank on the route to it that does not answer, which may be the rank
-  // itself. -1 if all answer, or if the route is not known. Waits up to `at_most`, less if all answer. Any
-  // thread but the control thread.
-  std::vector<int> find_silent(const std::vector<int>& ranks, std::chrono::milliseconds at_most);
+  // For each of `ranks`: the first rank on the route to it that does not answer, which may be the rank itself,
+  // and the rank before it. -1 if all answer, or if the route is not known. Waits up to `at_most`, less if all
+  // answer. Any thread but the control thread.
+  struct SilentRank {
+    int rank = -1;
+    int before = -1;
+  };
+  std::vector<SilentRank> find_silent(const std::vector<int>& ranks, std::chrono::milliseconds at_most);
+  // The state of a rank that has a connection with this one, as far as it can be seen from here. Control thread.
+  virtual ProcessState inspect(int rank) { return static_cast<void>(rank), ProcessState(); }
 
  protected:
   explicit ControlChannel(const ControlOptions& options);
@@ -172,7 +182,8 @@ std::unique_ptr<ControlChannel> make_control_tree(const ControlOptions& options,
 
 // "pid 123 on node1".
 std::string describe_process(const MemberClaim& claim);
-// "rank 3 (pid 123 on node1) is gone: ...", from how its connection ended.
-std::string describe_loss(const MemberClaim& claim, const Status& why, bool is_remote);
+// The verdict about a rank whose connection has ended so. `process`: its state, if it runs on this machine.
+RankVerdict judge_loss(const MemberClaim& claim, const Status& why, bool is_remote,
+                       const ProcessState& process);
 
 }  // namespace tutti

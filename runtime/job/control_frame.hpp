@@ -2,6 +2,7 @@
 // Knows no socket. It parses bytes of unauthenticated processes, so it is fuzzed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,7 @@
 
 #include "runtime/base/byte_fields.hpp"
 #include "runtime/base/status.hpp"
+#include "runtime/base/verdict.hpp"
 #include "runtime/net/wire_security.hpp"
 
 namespace tutti {
@@ -47,8 +49,13 @@ enum class FrameType : std::uint8_t {
   traced,         // to `target`: TracePayload: answer of one control thread
   welcome,        // down: ClaimPayload of the listening side, in answer to a valid proof
   claim,          // up: ClaimPayload of an authenticated process that wants to join
+  // Between the members of a group that agree on its successor (agreement.hpp).
+  membership,  // down: the leader asks for it; up: MembershipPayload
+  proposal,    // down: ProposalPayload
+  confirm,     // up: RoundPayload: the sender agrees to that proposal
+  commit,      // down: RoundPayload: all have agreed to it
 };
-inline constexpr FrameType kLastFrameType = FrameType::claim;
+inline constexpr FrameType kLastFrameType = FrameType::commit;
 
 struct Frame {
   FrameType type = FrameType::hello;
@@ -87,6 +94,11 @@ using Proof = std::array<unsigned char, 32>;
 inline constexpr std::uint32_t kControlProtocolVersion = 5;
 
 // -- payloads, by encode() and decode() of byte_fields.hpp --------------------------------------------------
+
+inline bool are_valid(const std::vector<RankVerdict>& verdicts) {
+  return std::all_of(verdicts.begin(), verdicts.end(),
+                     [](const RankVerdict& verdict) { return verdict.is_valid(); });
+}
 
 struct HelloPayload {
   std::uint32_t version = kControlProtocolVersion;
@@ -131,7 +143,11 @@ struct GonePayload {
   bool is_dead = false;     // otherwise it has left in an orderly way
   bool may_return = false;  // orphaned: its path to rank 0 is lost, and it may find another
   std::string text;
-  static auto fields(auto& self) { return std::tie(self.rank, self.is_dead, self.may_return, self.text); }
+  std::vector<RankVerdict> verdicts;  // one, if it is dead
+  static auto fields(auto& self) {
+    return std::tie(self.rank, self.is_dead, self.may_return, self.text, self.verdicts);
+  }
+  bool is_valid() const { return are_valid(verdicts); }
 };
 struct RanksPayload {
   std::vector<std::int32_t> ranks;
@@ -173,16 +189,77 @@ struct EntriesPayload {
   std::vector<std::pair<std::int32_t, std::string>> entries;  // rank, value
   static auto fields(auto& self) { return std::tie(self.number, self.entries); }
 };
+// Where a process can be reached as long as it lives; see member_listener.hpp.
+struct MemberPlace {
+  std::string scope;      // the network namespace in which `name` exists
+  std::string name;       // of an abstract unix socket
+  std::string addresses;  // of TCP listeners, text of join_addresses(); empty: there are none
+  bool operator==(const MemberPlace&) const = default;
+  static auto fields(auto& self) { return std::tie(self.scope, self.name, self.addresses); }
+};
+struct Member {
+  std::int32_t id = 0;  // of this process in all epochs of its group
+  MemberPlace place;
+  static auto fields(auto& self) { return std::tie(self.id, self.place); }
+};
+// The members of a group between two changes, in order of their ranks and of their ids.
+struct Membership {
+  std::uint64_t epoch = 0;   // changes so far
+  std::int32_t next_id = 0;  // of the next process that joins; no id is used twice
+  std::vector<Member> members;
+  static auto fields(auto& self) { return std::tie(self.epoch, self.next_id, self.members); }
+};
+struct MembershipPayload {
+  std::string gone;                // encode(RanksPayload): ids of members that the sender knows to be gone
+  std::uint64_t engine_epoch = 0;  // Membership::epoch in which its transports were opened
+  Membership membership;           // of a process that wants to join: itself
+  static auto fields(auto& self) { return std::tie(self.gone, self.engine_epoch, self.membership); }
+};
+// The successor of a group. Its rank 0 makes the proposal.
+struct Successor {
+  std::string job;                // of its bootstrap
+  std::string root_addresses;     // of its rank 0, for ranks of other network namespaces
+  bool keeps_transports = false;  // all members have opened theirs together; otherwise they open new ones
+  Membership membership;
+  static auto fields(auto& self) {
+    return std::tie(self.job, self.root_addresses, self.keeps_transports, self.membership);
+  }
+};
+// How a process can join a group.
+struct Invitation {
+  std::string lineage;  // AgreementOptions::control.job
+  std::string secret;   // as proofs use it
+  Membership membership;
+  static auto fields(auto& self) { return std::tie(self.lineage, self.secret, self.membership); }
+};
+struct ProposalPayload {
+  std::uint64_t round = 0;
+  Successor successor;
+  static auto fields(auto& self) { return std::tie(self.round, self.successor); }
+};
+struct RoundPayload {
+  std::uint64_t round = 0;
+  static auto fields(auto& self) { return std::tie(self.round); }
+};
 struct FailurePayload {
   std::uint64_t group = 0;      // 0: `dead_rank` is gone
   std::int32_t dead_rank = -1;  // world rank
   std::int32_t peer = -1;       // Status::peer
   StatusCode code = StatusCode::internal;
   std::string message;
+  std::vector<RankVerdict> verdicts;
   static auto fields(auto& self) {
-    return std::tie(self.group, self.dead_rank, self.peer, self.code, self.message);
+    return std::tie(self.group, self.dead_rank, self.peer, self.code, self.message, self.verdicts);
   }
-  bool is_valid() const { return code != StatusCode::ok; }
+  bool is_valid() const { return code != StatusCode::ok && are_valid(verdicts); }
+  Status to_status() const { return Status(code, message, peer).with_verdicts(verdicts); }
 };
+inline FailurePayload make_failure(std::uint64_t group, int dead_rank, const Status& cause) {
+  return {group, dead_rank, cause.peer(), cause.code(), cause.message(), cause.verdicts()};
+}
+// The death of a rank as a failure for all ranks.
+inline FailurePayload make_death(const GonePayload& gone) {
+  return {0, gone.rank, gone.rank, StatusCode::peer_failed, gone.text, gone.verdicts};
+}
 
 }  // namespace tutti

@@ -55,7 +55,9 @@ std::vector<int> ControlRoot::absent_ranks() const {
   return ranks.empty() ? impatient : ranks;
 }
 
-void ControlRoot::on_gone(int rank, bool is_dead, const std::string& text) {
+void ControlRoot::on_gone(const GonePayload& gone) {
+  const int rank = gone.rank;
+  const bool is_dead = gone.is_dead;
   if (!is_present(rank)) return;
   Member& member = members_[static_cast<std::size_t>(rank)];
   on_attached(rank);  // it is no longer orphaned
@@ -63,27 +65,24 @@ void ControlRoot::on_gone(int rank, bool is_dead, const std::string& text) {
   if (!was_complete_) {  // it gave up waiting or crashed; another process may replace it until the deadline
     member.presence = Presence::absent;
     member.has_given_up = !is_dead;
-    if (is_dead) member.cause = text;
+    if (is_dead) member.cause = gone.text;
     member.died = Clock::now();
     return;
   }
   member.presence = is_dead ? Presence::dead : Presence::departed;
-  member.cause = text;
-  if (is_dead) {
-    const FailurePayload failure{0, rank, rank, StatusCode::peer_failed, text};
-    router_.send_to_all(Frame{FrameType::failure, 0, 0, encode(failure)});
-  }
+  member.cause = gone.text;
+  if (is_dead) router_.send_to_all(Frame{FrameType::failure, 0, 0, encode(make_death(gone))});
   if (!is_dead) departures_.ranks.push_back(rank);
   std::vector<std::uint64_t> numbers;
   for (const auto& [number, gather] : gathers_) numbers.push_back(number);
   for (const std::uint64_t number : numbers) settle(number, gathers_[number]);
 }
 
-void ControlRoot::on_orphaned(int rank, bool is_dead, const std::string& text, Clock::time_point until) {
-  if (!is_present(rank)) return;
-  if (const auto found = reported_.find(rank); found != reported_.end())
-    return on_gone(rank, true, std::string(found->second));
-  orphans_[rank] = {until, is_dead, text};
+void ControlRoot::on_orphaned(const GonePayload& gone, Clock::time_point until) {
+  if (!is_present(gone.rank)) return;
+  if (const auto found = reported_.find(gone.rank); found != reported_.end())
+    return on_gone(GonePayload(found->second));
+  orphans_[gone.rank] = {until, gone};
 }
 
 void ControlRoot::on_attached(int rank) {
@@ -93,8 +92,8 @@ void ControlRoot::on_attached(int rank) {
 
 void ControlRoot::on_reported(const GonePayload& gone) {
   if (!gone.is_dead || !was_complete_ || !is_present(gone.rank)) return;
-  if (orphans_.count(gone.rank) > 0) return on_gone(gone.rank, true, gone.text);
-  reported_[gone.rank] = gone.text;
+  if (orphans_.count(gone.rank) > 0) return on_gone(gone);
+  reported_[gone.rank] = gone;
 }
 
 Status ControlRoot::find_loss(Clock::time_point since) const {
@@ -112,7 +111,7 @@ void ControlRoot::drop_overdue(Clock::time_point now) {
   for (const auto& [rank, how] : orphans) {
     if (how.until > now) continue;
     orphans_.erase(rank);
-    on_gone(rank, how.is_dead, how.text);
+    on_gone(how.gone);
   }
 }
 

@@ -35,10 +35,10 @@ class ControlRoot {
   std::vector<int> absent_ranks() const;
 
   // Before all ranks have joined, the rank becomes free again; if it is not dead, it has given up waiting.
-  // Afterwards its death is told to all ranks with `text`.
-  void on_gone(int rank, bool is_dead, const std::string& text);
+  // Afterwards its death is told to all ranks.
+  void on_gone(const GonePayload& gone);
   // The path to a rank is lost. The rank counts as gone if it has no new parent by `until`.
-  void on_orphaned(int rank, bool is_dead, const std::string& text, Clock::time_point until);
+  void on_orphaned(const GonePayload& gone, Clock::time_point until);
   void on_attached(int rank);
   // A former parent or child reports a death. It holds as soon as no other connection reaches the rank.
   void on_reported(const GonePayload& gone);
@@ -65,8 +65,7 @@ class ControlRoot {
   };
   struct Orphan {
     Clock::time_point until;
-    bool is_dead = false;
-    std::string text;
+    GonePayload gone;
   };
   struct Gather {
     std::vector<std::optional<std::string>> values;
@@ -87,7 +86,7 @@ class ControlRoot {
   std::size_t present_count_ = 0;
   bool was_complete_ = false;
   std::map<int, Orphan> orphans_;  // by rank
-  std::map<int, std::string> reported_;
+  std::map<int, GonePayload> reported_;
   std::map<std::uint64_t, Gather> gathers_;
   RanksPayload departures_;                          // not told yet
   std::map<std::uint64_t, FailurePayload> decided_;  // by group

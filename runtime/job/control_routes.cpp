@@ -107,7 +107,7 @@ void ControlTree::on_frame(ChildConnection& child, Frame frame) {
   };
   switch (frame.type) {
     case FrameType::goodbye:
-      lose_below(child, false, {});
+      lose_below(child, std::nullopt);
       child.stage = ChildConnection::Stage::leaving;
       child.until = Clock::now() + kGoodbyeTime;
       return;
@@ -155,7 +155,7 @@ void ControlTree::on_frame_from_below(Frame frame) {
       return request_failure(std::move(frame), failure.group);
     case FrameType::gone:  // of this rank
       if (!decode(frame.payload, gone)) return;
-      return root_ ? root_->on_gone(gone.rank, gone.is_dead, gone.text) : pass_up(std::move(frame));
+      return root_ ? root_->on_gone(gone) : pass_up(std::move(frame));
     case FrameType::trace:
       return on_trace(frame, false);
     case FrameType::message:
@@ -167,7 +167,7 @@ void ControlTree::on_frame_from_below(Frame frame) {
 }
 
 void ControlTree::on_lost(ChildConnection& child, const Status& why) {
-  lose_below(child, true, describe_loss(child.claim, why, child.is_remote));
+  lose_below(child, judge_loss(child.claim, why, child.is_remote, child.process));
 }
 
 void ControlTree::on_query_missing(const Frame& frame, std::uint64_t number) {
@@ -190,8 +190,26 @@ void ControlTree::request_failure(Frame frame, std::uint64_t group) {
     requested_.emplace(group, std::move(frame));  // the parent may die before it forwards the frame
 }
 
+// `death`: of the rank itself; none: it has left in an orderly way.
+GonePayload ControlTree::make_gone(int rank, const std::optional<RankVerdict>& death) {
+  if (!death) return {rank, false, false, {}, {}};
+  return {rank, true, false, to_text(*death), {*death}};
+}
+
+// `death`: of the rank on the route to it.
+GonePayload ControlTree::make_orphan(int rank, const std::optional<RankVerdict>& death) {
+  if (!death) return {rank, false, true, {}, {}};
+  RankVerdict consequence;
+  consequence.kind = VerdictKind::unreachable;
+  consequence.world_rank = rank;
+  consequence.cause_rank = death->world_rank;
+  std::vector<RankVerdict> verdicts{*death, consequence};
+  std::string text = to_text(verdicts);
+  return {rank, true, true, std::move(text), std::move(verdicts)};
+}
+
 // The child first: it is the cause. Its descendants may still find another parent.
-void ControlTree::lose_below(ChildConnection& child, bool is_dead, const std::string& text) {
+void ControlTree::lose_below(ChildConnection& child, const std::optional<RankVerdict>& death) {
   std::vector<int> ranks;
   const bool is_routed = below_[static_cast<std::size_t>(child.claim.rank)] == &child;
   for (std::size_t rank = 0; rank < below_.size(); ++rank) {
@@ -201,12 +219,8 @@ void ControlTree::lose_below(ChildConnection& child, bool is_dead, const std::st
   }
   std::erase_if(unannounced_, [&](const MemberClaim& claim) { return claim.rank == child.claim.rank; });
   // Unless it has moved to another connection, or was never admitted.
-  if (is_routed) on_gone({child.claim.rank, is_dead, false, text});
-  for (const int rank : ranks) {
-    on_gone(
-        {rank, is_dead, true,
-         is_dead ? fmt::format("rank {} cannot be reached: the way to it led through {}", rank, text) : ""});
-  }
+  if (is_routed) on_gone(make_gone(child.claim.rank, death));
+  for (const int rank : ranks) on_gone(make_orphan(rank, death));
 }
 
 void ControlTree::on_gone(const GonePayload& gone) {
@@ -216,17 +230,16 @@ void ControlTree::on_gone(const GonePayload& gone) {
     pass_up(Frame{FrameType::gone, options_.rank, 0, encode(gone)});
   } else if (!root_) {
     if (gone.is_dead && !gone.may_return) {
-      send_to_all(Frame{FrameType::failure, 0, 0,
-                        encode(FailurePayload{0, gone.rank, gone.rank, StatusCode::peer_failed, gone.text})});
+      send_to_all(Frame{FrameType::failure, 0, 0, encode(make_death(gone))});
     }
   } else if (plan_ && !is_ready_) {  // all had arrived, so nobody else will take its place
     end_start(Status(StatusCode::peer_failed,
                      gone.is_dead ? gone.text : fmt::format("rank {} has given up waiting", gone.rank),
                      gone.rank));
   } else if (gone.may_return && is_ready_) {
-    root_->on_orphaned(gone.rank, gone.is_dead, gone.text, Clock::now() + 2 * options_.rejoin_time);
+    root_->on_orphaned(gone, Clock::now() + 2 * options_.rejoin_time);
   } else {
-    root_->on_gone(gone.rank, gone.is_dead, gone.text);
+    root_->on_gone(gone);
   }
 }
 
@@ -288,6 +301,18 @@ void ControlTree::on_trace(const Frame& frame, bool is_from_above) {
   if (trace.next_hop >= 0 && trace.next_hop != options_.rank) route(frame);
 }
 
+ProcessState ControlTree::inspect(int rank) {
+  if (rank < 0 || rank >= options_.size) return {};
+  if (const ChildConnection* child = below_[static_cast<std::size_t>(rank)];
+      child != nullptr && child->claim.rank == rank) {
+    return child->is_remote ? inspect_remote(child->socket.fd())
+                            : inspect_peer(child->socket.fd(), child->claim.pid);
+  }
+  if (root_ || is_cut_off() || is_searching() || parent_->claim().rank != rank) return {};
+  const int fd = parent_->socket().fd();
+  return parent_->is_remote() ? inspect_remote(fd) : inspect_peer(fd, parent_->claim().pid);
+}
+
 // -- from above ---------------------------------------------------------------------------------------------
 
 void ControlTree::on_refused(const Frame& frame) {
@@ -296,7 +321,11 @@ void ControlTree::on_refused(const Frame& frame) {
     status = {StatusCode::refused, "no reason given", Status::kNoPeer};
   // The new parent refuses us, mostly because the others have taken us for dead.
   if (is_ready_ && frame.target == 0) {
-    if (lost_) lost_->first.message += fmt::format("; asked again, it says: {}", status.message);
+    if (lost_) {
+      std::vector<RankVerdict>& verdicts = lost_->first.verdicts;
+      verdicts.front().reason += fmt::format("; asked again, it says: {}", status.message);
+      lost_->first.message = to_text(verdicts);
+    }
     return try_next_step({});
   }
   // Before rank 0 knows us, a refusal has no target.
@@ -377,16 +406,18 @@ void ControlTree::on_parent_left(int rank) {
 
 void ControlTree::on_parent_lost(const Status& why) {
   const MemberClaim& parent = parent_->claim();
-  const std::string text =
-      why.code() == StatusCode::refused ? why.message() : describe_loss(parent, why, parent_->is_remote());
+  const ProcessState process =
+      parent_->is_remote() ? ProcessState() : inspect_peer(parent_->socket().fd(), parent.pid);
+  RankVerdict verdict = judge_loss(parent, why, parent_->is_remote(), process);
+  if (why.code() == StatusCode::refused) verdict.reason = why.message();
+  GonePayload gone = make_gone(parent.rank, verdict);
   const bool is_reset = why.code() == StatusCode::aborted;
   if (!is_ready_)
-    return end_start(Status(is_reset ? StatusCode::peer_failed : why.code(), text, parent.rank));
-  if (!lost_) lost_ = Loss{{0, parent.rank, parent.rank, StatusCode::peer_failed, text}, parent.rank};
+    return end_start(Status(is_reset ? StatusCode::peer_failed : why.code(), gone.text, parent.rank));
+  if (!lost_) lost_ = Loss{make_death(gone), parent.rank};
   lost_->last = parent.rank;
   // Our report may be the only one if our parent's parent is lost, too.
-  if (is_reset || why.code() == StatusCode::peer_failed)
-    held_gone_.push_back({parent.rank, true, false, text});
+  if (is_reset || why.code() == StatusCode::peer_failed) held_gone_.push_back(std::move(gone));
   // Where the connection was reset, its host can be reached again, and the process may be alive.
   search_parent({}, is_reset && parent_->is_remote());
 }

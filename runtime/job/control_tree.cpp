@@ -227,6 +227,9 @@ void ControlTree::serve_retired() {
 
 void ControlTree::check_deadline() {
   const Clock::time_point now = Clock::now();
+  if (options_.watch_start) {
+    if (const Status lost = options_.watch_start(); !lost) return end_start(lost);
+  }
   // Another process may replace a dead one; but that is not awaited until the deadline.
   if (root_) {
     if (const Status lost = root_->find_loss(now - options_.rejoin_time); !lost) return end_start(lost);

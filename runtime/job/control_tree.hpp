@@ -53,6 +53,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   using Key = std::tuple<FrameType, std::uint64_t, std::int32_t>;
 
   void run() override;
+  ProcessState inspect(int rank) override;
   bool begin();
   Status listen(const std::string& name);
   Status listen_as_root();
@@ -82,7 +83,9 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   void on_attached(ChildConnection& child, const Frame& frame);
   void on_moving(ChildConnection& child);
   void on_query_missing(const Frame& frame, std::uint64_t number);
-  void lose_below(ChildConnection& child, bool is_dead, const std::string& text);
+  static GonePayload make_gone(int rank, const std::optional<RankVerdict>& death);
+  static GonePayload make_orphan(int rank, const std::optional<RankVerdict>& death);
+  void lose_below(ChildConnection& child, const std::optional<RankVerdict>& death);
   void add_to_batch(EntriesPayload payload);
   void pass_batches_up();
   void pass_up(Frame frame);

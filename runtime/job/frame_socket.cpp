@@ -218,6 +218,18 @@ Result<int> try_connect(const std::string& name) {
   return fd;
 }
 
+std::pair<Listening, int> ask_listener(const std::string& name) {
+  const int fd = make_socket();
+  if (fd < 0) return {Listening::unknown, -1};
+  sockaddr_un address;
+  const socklen_t address_bytes = fill_address(name, address);
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), address_bytes) == 0)
+    return {Listening::yes, fd};
+  const bool is_refused = errno == ECONNREFUSED || errno == ENOENT;
+  ::close(fd);
+  return {is_refused ? Listening::no : Listening::unknown, -1};
+}
+
 Status prepare_name(const std::string& name) {
   if (!is_path_name(name)) return {};
   const std::string directory = name.substr(0, name.rfind('/'));

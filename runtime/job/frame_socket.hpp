@@ -1,9 +1,11 @@
 // A control connection: a non-blocking unix or TCP socket for frames. Knows no rank and no protocol state.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/status.hpp"
@@ -64,6 +66,10 @@ Result<int> listen_at(const std::string& name);
 // another user; resource_exhausted if no descriptor is left.
 Result<int> try_connect(const std::string& name);
 bool is_path_name(const std::string& name);
+// Whether a process listens there. `unknown`: its queue is full, or the system gives no answer.
+enum class Listening : std::uint8_t { no, yes, unknown };
+// With `yes` also the connected descriptor.
+std::pair<Listening, int> ask_listener(const std::string& name);
 // If it is a path: makes its directory, for this user alone, and removes a socket that an earlier run has
 // left there. Errors: refused if the directory belongs to another user or is open to others.
 Status prepare_name(const std::string& name);

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <utility>
 
+#include "runtime/job/agreement.hpp"
 #include "runtime/job/control_frame.hpp"
 #include "runtime/job/exchange.hpp"
 #include "runtime/job/frame_socket.hpp"
@@ -261,6 +262,7 @@ Status meet_by_exchange(const BootstrapOptions& options, Clock::time_point deadl
 Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting& meeting) {
   LaunchInfo& launch = meeting.launch;
   const std::string key = fmt::format("tutti/{}/root", meeting.job);
+  meeting.open_listeners = [network] { return network.listen_anywhere(); };
   if (launch.rank == 0) {
     Result<Listeners> listeners = network.listen_anywhere();
     if (!listeners) return listeners.status();
@@ -283,7 +285,6 @@ Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting
     return internal_error(fmt::format("{}: the value of rank 0 is malformed", key));
   if (launch.secret.empty()) launch.secret = value->substr(0, bar);
   meeting.find_root = [text = value->substr(bar + 1)] { return split_addresses(text); };
-  meeting.open_listeners = [network] { return network.listen_anywhere(); };
   return {};
 }
 
@@ -317,13 +318,13 @@ std::vector<SocketAddress> places_of_root(const HostSetting& setting, const Netw
 Status meet_by_address(const Network& network, Meeting& meeting) {
   const HostSetting setting = parse_host_setting(meeting.launch.host);
   const std::vector<std::uint16_t> ports = ports_of(setting, meeting, network.ports);
+  meeting.open_listeners = [network] { return network.listen_anywhere(); };
   if (meeting.launch.rank == 0) {
     Result<Listeners> listeners = listen_at_any(places_of_root(setting, network), ports);
     if (!listeners) return listeners.status();
     meeting.listeners = *std::move(listeners);
   } else {
     meeting.find_root = [setting, ports] { return find_hosts(setting, ports); };
-    meeting.open_listeners = [network] { return network.listen_anywhere(); };
   }
   return {};
 }
@@ -378,6 +379,40 @@ Result<Meeting> arrange_meeting(const BootstrapOptions& options) {
   } else {
     TUTTI_RETURN_IF_ERROR(meet_by_address(*network, meeting));
   }
+  return meeting;
+}
+
+Result<std::function<Result<Listeners>()>> find_open_listeners(const Environment& environment) {
+  const Result<Network> network = find_network(environment);
+  if (!network) return network.status();
+  return std::function<Result<Listeners>()>([network = *network] { return network.listen_anywhere(); });
+}
+
+Meeting meet_as_successor(const WorldKeys& keys, const WorldInfo& info, const Agreed& agreed,
+                          std::int32_t own_id) {
+  Meeting meeting;
+  const std::vector<Member>& members = agreed.successor.membership.members;
+  LaunchInfo& launch = meeting.launch;
+  launch.size = static_cast<int>(members.size());
+  const std::string& scope = keys.listener->place().scope;
+  for (std::size_t rank = 0; rank < members.size(); ++rank) {
+    if (members[rank].id == own_id) {
+      launch.rank = static_cast<int>(rank);
+      launch.local_rank = launch.local_size;
+    }
+    if (members[rank].place.scope == scope) ++launch.local_size;
+  }
+  launch.job = agreed.successor.job;
+  launch.secret = keys.secret;
+  launch.launcher = info.launcher;
+  meeting.job = agreed.successor.job;
+  meeting.node = info.node_id;
+  meeting.listener = keys.listener;
+  meeting.watch_start = [side = agreed.side] { return side->watch(); };
+  meeting.open_listeners = keys.open_listeners;
+  meeting.listeners = agreed.side->take_listeners();
+  if (launch.rank != 0 && !agreed.successor.root_addresses.empty())
+    meeting.find_root = [text = agreed.successor.root_addresses] { return split_addresses(text); };
   return meeting;
 }
 

@@ -193,6 +193,8 @@ void ParentConnection::on_welcome(Attempt& attempt, const ClaimPayload& welcome)
   mine.proof = prove(options_.secret, ProofRole::claim, attempt.nonce, *attempt.hub_nonce, own_claim_);
   socket_ = std::move(attempt.socket);
   socket_.set_limit(kMaxPayloadBytes);
+  // The pid as this namespace knows it.
+  if (!is_remote_) static_cast<void>(is_same_user(socket_.fd(), &parent_claim_.pid));
   if (is_remote_) {
     limit_silence_strictly(socket_.fd(), options_.silence);
     const WireTerms terms = combine(make_offer(options_.security), claim.offer);

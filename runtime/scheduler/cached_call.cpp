@@ -59,16 +59,23 @@ bool is_here_timed(const FlagLine& line, std::uint64_t epoch, std::uint64_t dige
   return is_here;
 }
 
+// Unset: the call is not timed, because the clock takes longer than a poll.
+SteadyClock::time_point begin_sample(std::uint32_t sequence, bool are_all_timed) {
+  return are_all_timed || sequence % record::kSamplingInterval == 0 ? SteadyClock::now()
+                                                                    : SteadyClock::time_point{};
+}
+
 // Any other sequence in the flag line is for the operation to judge.
 template <class Poll>
 bool poll(const ResolvedStep& step, const std::uintptr_t* origins, std::uint32_t polls, bool takes_ownership,
-          Poll is_here) {
+          bool* has_waited, Poll is_here) {
   // A rank that only receives leaves the execution units to the peer that has to signal.
   const std::uint32_t without_pause = step.is_receive_only ? 0 : kPollsWithoutPause;
   const std::byte* const ahead = step.ahead.in(origins);
   const Fetching fetching = fetching_of(step, takes_ownership);
   for (std::uint32_t i = 0; i < polls; ++i) {
     if (is_here()) {
+      *has_waited = *has_waited || i > 0;
       for (std::size_t at = 0; at < fetching.owned_bytes; at += sizeof(FlagLine))
         fetch_for_writing(ahead + at);
       return true;
@@ -133,7 +140,9 @@ struct CachedEpoch::Driver {
   const std::uintptr_t* origins;
   const std::uint64_t epoch, digest;
   const bool may_yield;
+  const std::uint32_t sequence;
   bool is_timed;
+  bool has_waited = false, is_recorded = false;
 
   static constexpr bool may_go_on() { return true; }
 
@@ -151,7 +160,12 @@ struct CachedEpoch::Driver {
     run_plain(call.epoch_, origins, step, call.prepared_.kernel);
     return true;
   }
+  // In the time in which the peers' flags are on their way, and not before the own signal.
+  void record() {
+    if (!std::exchange(is_recorded, true)) call.record_begin(sequence, digest);
+  }
   bool wait(const ResolvedStep& step) {
+    record();
     return has_come(step) ||
            (may_yield && call.has_come_after_yields(line_at(step), step.line, area, epoch, digest));
   }
@@ -162,9 +176,9 @@ struct CachedEpoch::Driver {
     const bool takes_ownership =
         distance.is_cross_llc() && control_blocks.alternates_owner() && !step.is_receive_only;
     if (!std::exchange(is_timed, false))
-      return poll(step, origins, waiting.line_polls, takes_ownership,
+      return poll(step, origins, waiting.line_polls, takes_ownership, &has_waited,
                   [&] { return line.is_of(epoch, digest); });
-    return poll(step, origins, waiting.line_polls, takes_ownership,
+    return poll(step, origins, waiting.line_polls, takes_ownership, &has_waited,
                 [&] { return is_here_timed(line, epoch, digest, waiting, distance); });
   }
 };
@@ -211,10 +225,29 @@ void CachedEpoch::fetch_lines_of_next(std::uint32_t sequence) const {
   for (const ResolvedPlace& line : epoch_.written) fetch_for_writing(line.in(origins.data()));
 }
 
+void CachedEpoch::record_begin(std::uint32_t sequence, std::uint64_t digest) const {
+  group_.remember(sequence, digest, prepared_.contract, {record::Phase::moving, false, prepared_.row});
+  record::GroupRecord& group = group_.record();
+  group.count(prepared_.row, prepared_.vector_bytes);
+  fetch_for_writing(&group.operation(sequence + 1).call);  // the next call writes it
+}
+
+void CachedEpoch::record_end(std::uint32_t sequence, bool has_waited, SteadyClock::time_point begun) const {
+  record::GroupRecord& group = group_.record();
+  const record::State state{record::Phase::complete, has_waited, prepared_.row};
+  if (begun == SteadyClock::time_point{}) {
+    group.operation(sequence).call.state.store(state.word(), std::memory_order_release);
+  } else {
+    const bool are_all_timed = group_.engine().trace() != nullptr;
+    group.end_sample(group.operation(sequence), sequence, begun, state,
+                     are_all_timed ? 1 : record::kSamplingInterval);
+  }
+}
+
 bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef* unfinished) {
   Trace* const trace = group_.engine().trace();
-  const SteadyClock::time_point begun = trace != nullptr ? SteadyClock::now() : SteadyClock::time_point{};
   const std::uint32_t sequence = group_.next_sequence();
+  const SteadyClock::time_point begun = begin_sample(sequence, trace != nullptr);
   const std::uint32_t slot = prepared_.slots.of(sequence), control_slot = GroupContext::control_slot(slot);
   ControlBlocks& control_blocks = control_blocks_;
   std::uint32_t behind = 0;
@@ -225,7 +258,6 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
   // With shared buffers it depends on the others which form runs.
   if (is_announced_ && resolved_.announcement(buffers).is_shared()) return false;
   const std::uint64_t digest = group_.digest_with(prepared_.contract);
-  group_.remember(sequence, digest, prepared_.contract);
   const std::uint64_t epoch = control_blocks.next_epoch(control_slot);
   const ControlBlocks::Area area = control_blocks.area(control_slot, epoch);
   std::array<std::uintptr_t, ResolvedPlace::peer_buffers> origins;
@@ -241,6 +273,7 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
                 epoch,
                 digest,
                 waiting.shares_cpus() && completion == Completion::blocking,
+                sequence,
                 !waiting.shares_cpus() && distance.is_due()};
   if (is_announced_) {
     const Announcement said;  // not shared
@@ -249,6 +282,7 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
     driver.signal(line);
   }
   const ResolvedStep* const stopped = run_steps(epoch_, epoch_.steps.data(), driver);
+  driver.record();
   if (stopped != epoch_.steps.data() + epoch_.steps.size()) {
     *unfinished = group_.resume(prepared_, call, {sequence, digest}, slot, stopped, begun);
     return true;
@@ -261,6 +295,7 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
   // Two ranks that have heard from each other own the lines already.
   if (distance.is_cross_llc() && !(control_blocks.alternates_owner() && hears_from_all_))
     fetch_lines_of_next(sequence);
+  record_end(sequence, driver.has_waited, begun);
   if (trace != nullptr) {
     Trace::Span span = group_.span_of(call, sequence, prepared_.choice);
     span.submitted = span.started = begun;

@@ -33,6 +33,8 @@ class CachedEpoch final : public CachedCall {
   bool has_come_after_yields(const FlagLine& flag, std::uint32_t line, const ControlBlocks::Area& area,
                              std::uint64_t epoch, std::uint64_t digest) const;
   void fetch_lines_of_next(std::uint32_t sequence) const;
+  void record_begin(std::uint32_t sequence, std::uint64_t digest) const;
+  void record_end(std::uint32_t sequence, bool has_waited, SteadyClock::time_point begun) const;
 
   GroupContext& group_;
   const Prepared prepared_;

@@ -35,6 +35,7 @@ void Engine::report_stall(const Operation* waiting, Clock::time_point now) {
       for (const std::chrono::milliseconds age : {options_.stall_warning, operation->group().timeout()}) {
         if (lasted < age) record.next_report = std::min(record.next_report, age);
       }
+      operation->note_stalled();
       stall = stall_of(*operation);
       stall.is_attended = waiting != nullptr;
       stall.lasted = lasted;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include "runtime/record/rank_file.hpp"
 #include "runtime/scheduler/abort_notice.hpp"
 
 namespace tutti {
@@ -39,6 +40,8 @@ Schedule message_schedule(std::uint32_t rank, std::uint32_t size, std::uint32_t 
 GroupContext::GroupContext(Engine& engine, Options options)
     : engine_(engine),
       options_(std::move(options)),
+      record_(make_record()),
+      submitted_(*record_),
       slots_(kMessageSlots + kSlotsPerPeer * options_.peers.size()),
       messenger_(*this),
       control_blocks_{ControlBlocks(options_.small_control_blocks, options_.staging, options_.rank, size()),
@@ -56,6 +59,7 @@ GroupContext::GroupContext(Engine& engine, Options options)
     is_common = is_common && common == options_.peers[r].transport;
   }
   if (is_common && common != nullptr) heap_ = common->caps().heap;
+  find_counters();
   engine_.add_group(*this);
 }
 
@@ -91,7 +95,7 @@ bool GroupContext::has_operations() const {
 // Of a group that has failed already, nothing is delivered.
 void GroupContext::deliver_and_fail(const Status& why) {
   const bool had_failed = has_failed();
-  fail(why);
+  set_failure(why, false);
   if (had_failed) return;
   // A peer may still be at work on control blocks of operations that have ended here, but not on our buffers.
   if (has_operations()) revoke_control_blocks();
@@ -169,7 +173,7 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
     return refused;
   }
   // Before anything of it goes out: whoever gets that may ask what it is.
-  remember(sequence, id.word, prepared.contract);
+  remember(sequence, id.word, prepared.contract, {record::Phase::queued, false, prepared.row});
   if (prepared.lowered != nullptr &&
       control_blocks_[prepared.is_bulk].state() == ControlBlocks::State::absent) {
     if (Status failed = exchange_control_blocks(prepared, call, id); !failed) {
@@ -201,6 +205,8 @@ void GroupContext::start_message(Operation& operation, const Call& call, std::ui
   const std::uint32_t slot = message_slot(call.root, call.is_send, call.tag != 0);
   Prepared prepared;
   prepared.messages = message_plan(slot, call.root, call.is_send);
+  prepared.vector_bytes = call.count * element_bytes(call);
+  prepared.row = row_of(call.collective, prepared.vector_bytes, {}, false);
   const std::uint32_t number = next_message_[slot]++;
   SlotNeeds needs;
   // A message has no counts that could be refused.
@@ -418,19 +424,29 @@ void GroupContext::close_endpoints() {
 }
 
 void GroupContext::fail(const Status& cause) {
+  if (options_.record != nullptr) options_.record->keep();
+  set_failure(cause, true);
+}
+
+void GroupContext::set_failure(const Status& cause, bool is_recorded) {
   {
     const std::lock_guard lock(failure_mutex_);
     if (!failure_) return;
     failure_ = cause;
+    if (is_recorded) record_->note_failure(cause.message());
   }
   has_failed_.store(true, std::memory_order_release);
   engine_.note_failure();
 }
 
 void GroupContext::fail_for_all(const Status& cause) {
+  if (options_.record != nullptr) options_.record->keep();
   {
     const std::lock_guard lock(failure_mutex_);
-    if (failure_.is_ok() || failure_.code() == StatusCode::peer_failed) failure_ = cause;
+    if (failure_.is_ok() || failure_.code() == StatusCode::peer_failed) {
+      failure_ = cause;
+      record_->note_failure(cause.message());
+    }
     if (unsent_notice_.is_ok()) unsent_notice_ = cause;
   }
   has_failed_.store(true, std::memory_order_release);

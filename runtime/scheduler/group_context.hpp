@@ -15,6 +15,7 @@
 
 #include "runtime/base/call.hpp"
 #include "runtime/base/trace.hpp"
+#include "runtime/record/group_record.hpp"
 #include "runtime/scheduler/control_block.hpp"
 #include "runtime/scheduler/engine.hpp"
 #include "runtime/scheduler/messenger.hpp"
@@ -24,6 +25,10 @@
 #include "runtime/scheduler/submitted_calls.hpp"
 
 namespace tutti {
+
+namespace record {
+class RankFile;
+}
 
 struct PeerAddress {
   Transport* transport = nullptr;  // one of the engine's
@@ -37,6 +42,7 @@ class GroupContext {
   struct Options {
     std::uint64_t context = 0;  // equal on all members, different for every group and stream of a job
     std::uint32_t rank = 0;
+    int stream = 0;                  // its number in the group; below 0: of the library's own
     std::vector<PeerAddress> peers;  // by rank; the own entry is unused
     std::uint32_t contract = 0;      // hash of what the group agreed on; part of every call's contract
     std::chrono::milliseconds timeout{300000};
@@ -45,6 +51,7 @@ class GroupContext {
     ControlBlockShape small_control_blocks{kSlots, 128, std::size_t{16} << 10U};
     ControlBlockShape bulk_control_blocks{1, 128, std::size_t{512} << 10U, true};
     StagingPolicy staging = StagingPolicy::measured;  // this rank's own
+    record::RankFile* record = nullptr;  // outlives the group; null: it records for this process alone
   };
   GroupContext(Engine& engine, Options options);
   ~GroupContext();  // leaves, with StatusCode::aborted
@@ -89,7 +96,7 @@ class GroupContext {
   // The last collectives that were submitted, at most so many. A rank that got through a mismatched call can
   // so be asked about it. Any thread.
   CallHistory recent_calls(std::size_t at_most = SubmittedCalls::kRemembered) const {
-    return submitted_.recent(at_most);
+    return submitted_.recent(last_sequence(), at_most);
   }
 
   // Fails the group: every pending and later operation completes with `cause`. The first cause wins. Any
@@ -135,13 +142,25 @@ class GroupContext {
     return *endpoints_[context_of(slot)][peer];
   }
 
+  // For operations, and for whoever prepares them.
+  record::GroupRecord& record() { return *record_; }
+  // The statistics' row for such calls. `algorithm`: empty for messages between two ranks.
+  std::uint16_t row_of(Collective collective, std::uint64_t bytes, std::string_view algorithm,
+                       bool is_lowered);
+  void count_traffic(std::uint32_t peer, bool is_send, std::size_t bytes) {
+    record::Traffic& traffic = *traffic_[peer];
+    record::add(is_send ? traffic.sent_bytes : traffic.received_bytes, bytes);
+    record::add(traffic.messages, 1);
+  }
+
   // For cached calls. Submissions hold the lock; another thread's is refused meanwhile.
   void set_submitting(bool is_submitting) { is_submitting_.store(is_submitting, std::memory_order_relaxed); }
   std::uint32_t next_sequence() const { return next_sequence_.load(std::memory_order_relaxed); }
   std::uint64_t digest_with(const CallContract& contract) const { return submitted_.digest_with(contract); }
   // A collective has taken its number.
-  void remember(std::uint32_t sequence, std::uint64_t digest, const CallContract& contract) {
-    submitted_.add(sequence, digest, contract);
+  void remember(std::uint32_t sequence, std::uint64_t digest, const CallContract& contract,
+                record::State state) {
+    submitted_.add(sequence, digest, contract, state);
     next_sequence_.store(sequence + 1, std::memory_order_relaxed);
   }
   PeerDistance& distance() { return distance_; }
@@ -176,7 +195,10 @@ class GroupContext {
   void reserve_frames(std::uint32_t slot, const SlotNeeds& needs);
   bool start(Slot& slot, Operation& operation);  // at the head of its slot; false if it is finished
   void deliver_and_fail(const Status& why);      // with the progress lock held
-  bool has_operations() const;                   // under way, or waiting for a match
+  void set_failure(const Status& cause, bool is_recorded);  // an orderly end is not
+  std::unique_ptr<record::GroupRecord> make_record();
+  void find_counters();
+  bool has_operations() const;  // under way, or waiting for a match
   void revoke_control_blocks();
   void send_abort_notice();  // once, with the progress lock held, before the endpoints close
   // Slots: 0..kSlots-1 are for collectives, the next one for those on the bulk control blocks. Behind it every pair
@@ -200,6 +222,10 @@ class GroupContext {
 
   Engine& engine_;
   Options options_;
+  std::unique_ptr<record::GroupRecord> record_;
+  std::vector<record::Traffic*> traffic_;  // by peer
+  record::Traffic uncounted_{};
+  std::string transports_;    // their names, for the statistics
   SubmittedCalls submitted_;  // with the progress lock held
   std::atomic<bool> is_submitting_{false};
   std::atomic<std::uint32_t> next_sequence_{1};             // changed with the progress lock held

@@ -186,6 +186,13 @@ struct LoweredRun::Driver {
   }
   bool work_unguarded(const ResolvedStep& step) const {
     run.note_moved();
+    const bool is_shown = step.kind == LoweredStep::Kind::reduce && run.work_.recorded != nullptr;
+    if (is_shown) run.work_.recorded->reduce(true);
+    const bool is_done = pass_over(step);
+    if (is_shown) run.work_.recorded->reduce(false);
+    return is_done;
+  }
+  bool pass_over(const ResolvedStep& step) const {
     if (!step.is_plain) return run_pass(stores_of(step), settings, &run.offset_);
     run_plain(*settings.epoch, settings.origins, step, settings.kernel);
     return true;

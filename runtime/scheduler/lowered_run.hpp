@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "runtime/base/call.hpp"
+#include "runtime/record/group_record.hpp"
 #include "runtime/scheduler/control_block.hpp"
 #include "runtime/scheduler/epoch_steps.hpp"
 #include "runtime/scheduler/resolved_call.hpp"
@@ -32,6 +33,7 @@ class LoweredRun {
     std::uint32_t slot = 0;
     // While it is not zero, advance() ends as soon as something has been done.
     const std::atomic<std::uint32_t>* wanting = nullptr;
+    record::OperationRecord* recorded = nullptr;  // null: nobody wants to know
   };
   enum class Progress : std::uint8_t {
     complete,
@@ -54,6 +56,8 @@ class LoweredRun {
   bool has_news() const;
   // The rank that it waits for.
   std::uint32_t peer() const { return peer_; }
+  // Has it not arrived at this operation, as far as is known? Later it is only behind.
+  bool is_peer_late() const { return done_count_ == 0 && !is_direct_; }
   bool has_moved() const { return has_moved_; }  // in the last advance()
 
  private:

@@ -48,7 +48,9 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   queued_.slot = slot;
   kernel_ = prepared.kernel;
   trace_.choice = prepared.choice;
-  if (engine_.trace() != nullptr) trace_.submitted = SteadyClock::now();
+  trace_.submitted = SteadyClock::now();
+  recorded_.row = prepared.row;
+  recorded_.bytes = prepared.vector_bytes;
   input_ = const_cast<std::byte*>(
       static_cast<const std::byte*>(call.input));  // never written: no step writes to the input
   output_ = static_cast<std::byte*>(call_.output);
@@ -85,7 +87,8 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
 
 void Operation::enter(SlotFrame& frame) {
   frame_ = &frame;
-  if (engine_.trace() != nullptr) trace_.entered = SteadyClock::now();
+  trace_.entered = SteadyClock::now();
+  begin_record();
   if (!blocks_.is_used) enter_messages();
 }
 
@@ -107,7 +110,12 @@ void Operation::serve(ControlBlocks& control_blocks, const Call& shown) {
 }
 
 bool Operation::advance(std::uint32_t polls) {
-  return blocks_.is_used ? advance_lowered(polls) : advance_messages();
+  if (blocks_.is_used) return advance_lowered(polls);
+  const bool has_moved = advance_messages();
+  // Until something has come it waits for ranks that are late.
+  if (!recorded_.has_heard && messages_.remaining > 0 && status_)
+    recorded_.times.block(first_awaited_sender(), true);
+  return has_moved;
 }
 
 bool Operation::start_lowered() {
@@ -135,6 +143,7 @@ bool Operation::start_lowered() {
   work.digest = word_;
   work.slot = GroupContext::control_slot(queued_.slot);
   work.wanting = &engine_.lock().wanting();
+  work.recorded = &recorded_.times;
   if (blocks_.resumed_step == nullptr) {
     frame_->run.start(*blocks_.resolved);
   } else {
@@ -147,7 +156,10 @@ bool Operation::start_lowered() {
 
 bool Operation::advance_lowered(std::uint32_t polls) {
   if (!blocks_.is_run_started) {
-    if (!start_lowered()) return false;
+    if (!start_lowered()) {
+      recorded_.times.block(blocks_.control_blocks->first_unknown(), true);
+      return false;
+    }
     if (!blocks_.is_used) return advance_messages();
   }
   LoweredRun& run = frame_->run;
@@ -166,8 +178,10 @@ bool Operation::advance_lowered(std::uint32_t polls) {
   }
   if (run.has_moved()) {
     blocks_.failed_polls = 0;
+    recorded_.times.go_on();
     return true;
   }
+  recorded_.times.block(run.peer(), run.is_peer_late());
   engine_.note_blocked(*blocks_.control_blocks, run.peer());
   if (++blocks_.failed_polls >= kFailedPollsPerCheck) {
     blocks_.failed_polls = 0;
@@ -243,6 +257,7 @@ void Operation::complete() {
   if (messages_.plan != nullptr) messages_.plan.reset();
   if (blocks_.kept != nullptr) blocks_.kept.reset();
   frame_ = nullptr;
+  recorded_.times.end(!status_.is_ok(), recorded_.bytes, blocks_.resumed_step != nullptr);
   if (Trace* const trace = engine_.trace(); trace != nullptr && !blocks_.is_exchange) record(*trace);
   is_complete_.store(true, std::memory_order_release);
   if (callback_.function) engine_.note_callback(*this);

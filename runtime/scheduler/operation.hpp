@@ -10,6 +10,7 @@
 #include "runtime/base/call.hpp"
 #include "runtime/base/work.hpp"
 #include "runtime/kernels/kernels.hpp"
+#include "runtime/record/group_record.hpp"
 #include "runtime/schedule/chunk_map.hpp"
 #include "runtime/scheduler/call_contract.hpp"
 #include "runtime/scheduler/plan.hpp"
@@ -48,6 +49,7 @@ struct Prepared {
   SlotRule slots;
   bool is_bulk = false;          // with `lowered`: on the control blocks with large staging buffers
   std::uint32_t choice = 0;      // the trace's number of why it is done so
+  std::uint16_t row = 0;         // of the group's statistics
   std::size_t vector_bytes = 0;  // of the full vector
 };
 
@@ -119,7 +121,7 @@ class Operation final : public WorkState {
   // Before it is enqueued: a cached call that has run up to that step, since `begun`.
   void continue_from(const ResolvedStep* step, SteadyClock::time_point begun) {
     blocks_.resumed_step = step;
-    trace_.submitted = begun;
+    if (begun != SteadyClock::time_point{}) trace_.submitted = begun;
   }
   // Before it is enqueued: it exchanges control blocks for the call `shown`, whose word it has.
   void serve(ControlBlocks& control_blocks, const Call& shown);
@@ -144,6 +146,8 @@ class Operation final : public WorkState {
   void note_sleep() { blocks_.failed_polls += kPollsPerSleep; }
   void on_event(const Event& event);
   void fail(const Status& status);
+  // It has made no progress for long: the record names the rank that it waits for now.
+  void note_stalled();
   // Nothing more to do: all steps are done, or it failed and no user's function is running on its memory.
   bool is_finished() const {
     return messages_.remaining == 0 || (!status_.is_ok() && messages_.user == UserStep::none);
@@ -176,6 +180,7 @@ class Operation final : public WorkState {
 
   void recycle() override;
   void record(Trace& trace) const;  // what it was and how long it took, now that it has ended
+  void begin_record();
   const Call& shown_call() const { return blocks_.is_exchange ? blocks_.shown_call : call_; }
   void fail_mismatch(std::uint32_t peer);
   void fail_mismatch(std::uint32_t peer, const Event& message);
@@ -203,6 +208,8 @@ class Operation final : public WorkState {
   std::size_t gather_ranges(const PlanStep& step, std::uint32_t* range_count);  // of the frame; bytes
   // The local work of a step on bytes [offset, offset + length) of its slice; `arriving` replaces that source
   void compute(const PlanStep& step, std::size_t offset, std::size_t length, const std::byte* arriving);
+  // The same with the progress lock held: the record shows that it reduces.
+  void compute_shown(const PlanStep& step, std::size_t offset, std::size_t length, const std::byte* arriving);
   // Plans with wire copies (operation_wire.cpp).
   std::size_t place_wire_copies(std::size_t offset);  // in the scratch, from there on; the bytes of all
   std::byte* wire_address(const Slice& slice, std::uint32_t k) const;
@@ -267,6 +274,14 @@ class Operation final : public WorkState {
     SteadyClock::time_point submitted{}, entered{};
   };
   TraceTimes trace_;
+
+  struct Recorded {
+    record::OperationRecord times;
+    std::uint16_t row = 0;
+    std::uint64_t bytes = 0;  // of the full vector
+    bool has_heard = false;   // something has arrived
+  };
+  Recorded recorded_;
 
   Pooled pooled_;
   Queued queued_;

@@ -128,6 +128,14 @@ void Operation::compute(const PlanStep& step, std::size_t offset, std::size_t le
   }
 }
 
+void Operation::compute_shown(const PlanStep& step, std::size_t offset, std::size_t length,
+                              const std::byte* arriving) {
+  const bool is_reduction = step.source_count > 1;
+  if (is_reduction) recorded_.times.reduce(true);
+  compute(step, offset, length, arriving);
+  if (is_reduction) recorded_.times.reduce(false);
+}
+
 void Operation::run_user_step() {
   compute(messages_.plan->steps[messages_.user_step], 0, ~std::size_t{0} >> 1U, nullptr);
 }
@@ -147,7 +155,7 @@ void Operation::finish_user_step() {
 void Operation::deliver(void* context, std::size_t offset, ConstByteRange data) {
   const auto& delivery = *static_cast<const SlotFrame::Delivery*>(context);
   Operation& operation = *delivery.operation;
-  operation.compute(operation.messages_.plan->steps[delivery.step], offset, data.size(), data.data());
+  operation.compute_shown(operation.messages_.plan->steps[delivery.step], offset, data.size(), data.data());
 }
 
 bool Operation::is_ready(const PlanStep& step) const {
@@ -199,7 +207,7 @@ Operation::Issue Operation::issue(std::uint32_t index, const PlanStep& step) {
     case PlanStep::Kind::reduce: {
       // A user's function may take its time, or call tutti: it never runs while the progress lock is held.
       if (call_.op.op == Op::user && step.kind == PlanStep::Kind::reduce) return Issue::user;
-      compute(step, 0, ~std::size_t{0} >> 1U, nullptr);
+      compute_shown(step, 0, ~std::size_t{0} >> 1U, nullptr);
       return Issue::done;
     }
     default:
@@ -238,6 +246,7 @@ Operation::Issue Operation::issue_message(std::uint32_t index, const PlanStep& s
     post = endpoint->recv(step.channel, word_, sink, request_id);
   }
   if (post == Post::again) return Issue::again;
+  group_->count_traffic(step.peer, step.kind == PlanStep::Kind::send, total);
   return post == Post::done ? Issue::done : Issue::pending;
 }
 
@@ -250,6 +259,10 @@ void Operation::on_event(const Event& event) {
   if (is_complete()) return;
   const auto index = static_cast<std::uint32_t>(event.request);
   messages_.is_dirty = true;
+  if (event.kind == Event::Kind::received && !recorded_.has_heard) {
+    recorded_.has_heard = true;
+    recorded_.times.go_on();
+  }
   if (event.kind == Event::Kind::sent || event.kind == Event::Kind::received) return finish_step(index);
   const std::uint32_t peer = messages_.plan->steps[index].peer;
   if (event.kind == Event::Kind::mismatch) {

@@ -10,18 +10,20 @@
 
 namespace tutti {
 
-CallHistory SubmittedCalls::recent(std::size_t at_most) const {
+CallHistory SubmittedCalls::recent(std::uint32_t last, std::size_t at_most) const {
   CallHistory calls;
-  for (const Entry& entry : entries_) {
-    const std::uint64_t sequence = entry.sequence.load(std::memory_order_acquire);
+  const record::GroupSection& section = record_.section();
+  const std::uint64_t before = last > kRemembered ? last - kRemembered : 0;
+  for (std::uint64_t number = before + 1; number <= last; ++number) {
+    const record::CallPart& part = section.operations[number % record::kOperations].call;
+    const std::uint64_t sequence = part.sequence.load(std::memory_order_acquire);
     SubmittedCall call;
     call.sequence = static_cast<std::uint32_t>(sequence);
-    call.digest = entry.digest.load(std::memory_order_acquire);
-    call.kind = entry.kind.load(std::memory_order_acquire);
-    call.count = entry.count.load(std::memory_order_acquire);
-    if (sequence != 0 && entry.sequence.load(std::memory_order_relaxed) == sequence) calls.push_back(call);
+    call.digest = part.digest.load(std::memory_order_acquire);
+    call.kind = part.kind.load(std::memory_order_acquire);
+    call.count = part.count.load(std::memory_order_acquire);
+    if (sequence == number && part.end.load(std::memory_order_relaxed) == sequence) calls.push_back(call);
   }
-  std::ranges::sort(calls, {}, &SubmittedCall::sequence);
   // An entry that was being written is missing: what lies before it is of no use.
   std::size_t first = calls.empty() ? 0 : calls.size() - 1;
   while (first > 0 && calls[first - 1].sequence + 1 == calls[first].sequence &&

@@ -2,13 +2,12 @@
 // are kept to name a difference. Knows no transport.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "runtime/record/group_record.hpp"
 #include "runtime/scheduler/call_contract.hpp"
 
 namespace tutti {
@@ -22,32 +21,27 @@ using CallHistory = std::vector<SubmittedCall>;  // in order, without gaps
 
 class SubmittedCalls {
  public:
+  // So many are compared. The record has more.
   static constexpr std::size_t kRemembered = 64;
+
+  // The record outlives it.
+  explicit SubmittedCalls(record::GroupRecord& record) : record_(record) {}
 
   // The digest once this call is submitted, too.
   std::uint64_t digest_with(const CallContract& contract) const {
     return extend_digest(digest_, contract.hash);
   }
   // Takes note of a call. One thread at a time.
-  void add(std::uint32_t sequence, std::uint64_t digest, const CallContract& contract) {
+  void add(std::uint32_t sequence, std::uint64_t digest, const CallContract& contract, record::State state) {
     digest_ = digest;
-    Entry& entry = entries_[sequence % kRemembered];
-    // A reader that sees anything of the new entry no longer sees the old number.
-    entry.sequence.store(0, std::memory_order_relaxed);
-    entry.digest.store(digest, std::memory_order_release);
-    entry.kind.store(contract.kind, std::memory_order_release);
-    entry.count.store(contract.count, std::memory_order_release);
-    entry.sequence.store(sequence, std::memory_order_release);
+    record_.add_operation({sequence, digest, contract.kind, contract.count, state});
   }
-  // The last calls, at most so many. Any thread.
-  CallHistory recent(std::size_t at_most = kRemembered) const;
+  // The calls up to number `last`, the last one, at most so many. Any thread.
+  CallHistory recent(std::uint32_t last, std::size_t at_most = kRemembered) const;
 
  private:
-  struct Entry {
-    std::atomic<std::uint64_t> sequence{0}, digest{0}, kind{0}, count{0};
-  };
   std::uint64_t digest_ = 0x7475747469ULL;  // any value, equal on all ranks
-  std::array<Entry, kRemembered> entries_;  // by sequence modulo kRemembered
+  record::GroupRecord& record_;
 };
 
 // Where the calls of some ranks of a group differ first.

@@ -20,6 +20,10 @@ bool allows_joined_ranks(const TensorSignature& signature) {
 Coordinator::Coordinator(std::uint32_t rank_count, RunningClock::duration stall_timeout)
     : rank_count_(rank_count), stall_timeout_(stall_timeout), has_joined_(rank_count) {}
 
+const std::string& Coordinator::batch_of(const Pending& pending) {
+  return pending.variants.front().request.signature.batch;
+}
+
 void Coordinator::add(const RequestOfRanks& entry, RunningClock::time_point now) {
   auto [found, is_new] = pending_.try_emplace(entry.request.name);
   Pending& pending = found->second;
@@ -38,11 +42,17 @@ void Coordinator::add(const RequestOfRanks& entry, RunningClock::time_point now)
 
 bool Coordinator::is_complete(const Pending& pending) const {
   if (pending.submitted_count == rank_count_) return true;
-  if (joined_count_ == 0) return false;
+  if (joined_count_ == 0 && refused_.empty()) return false;
   for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
-    if (!pending.has_submitted[rank] && !has_joined_[rank]) return false;
+    if (lacks(pending, rank)) return false;
   }
   return true;
+}
+
+bool Coordinator::lacks(const Pending& pending, std::uint32_t rank) const {
+  if (pending.has_submitted[rank] || has_joined_[rank]) return false;
+  const auto refused = refused_.find(batch_of(pending));
+  return refused == refused_.end() || !refused->second.has_refused[rank];
 }
 
 TensorResponse Coordinator::refuse(const std::string& name, const Pending& pending, std::string message,
@@ -98,13 +108,10 @@ TensorResponse Coordinator::respond(const std::string& name, Pending& pending) c
   TensorResponse response;
   response.name = name;
   response.signature = signature;
-  if (has_free_first_dimension(signature.collective)) {
-    const std::size_t own = pending.variants.front().request.rows.size();
-    response.rows.resize(own * rank_count_);
+  if (signature.collective == Collective::allgather) {
+    response.rows.resize(rank_count_);
     for (const auto& [request, ranks] : pending.variants) {
-      for (const std::uint32_t rank : ranks)
-        std::copy(request.rows.begin(), request.rows.end(),
-                  response.rows.begin() + static_cast<std::ptrdiff_t>(rank * own));
+      for (const std::uint32_t rank : ranks) response.rows[rank] = request.rows;
     }
   }
   return response;
@@ -113,12 +120,14 @@ TensorResponse Coordinator::respond(const std::string& name, Pending& pending) c
 ResponseList Coordinator::decide(RequestBatch batch, RunningClock::time_point now) {
   ResponseList list;
   for (const RequestOfRanks& entry : batch.requests) add(entry, now);
+  for (const BatchRefusal& refusal : batch.refusals) add(refusal);
   for (const std::uint32_t rank : batch.joined_ranks) {
     if (has_joined_[rank]) continue;
     has_joined_[rank] = true;
     ++joined_count_;
     last_joined_ = static_cast<std::int32_t>(rank);
   }
+  respond_to_refused(list);
   respond_to_complete(list);
   refuse_expired(list, now);
   if (joined_count_ == rank_count_) {
@@ -181,6 +190,62 @@ void Coordinator::respond_to_complete(ResponseList& list) {
   for (const std::string& name : answered) pending_.erase(name);
 }
 
+void Coordinator::add(const BatchRefusal& refusal) {
+  RefusedBatch& batch = refused_[refusal.batch];
+  batch.has_refused.resize(rank_count_);
+  for (const std::uint32_t rank : refusal.ranks) {
+    if (batch.has_refused[rank]) continue;
+    batch.has_refused[rank] = true;
+    batch.ranks_by_reason[refusal.reason].push_back(static_cast<int>(rank));
+  }
+}
+
+// Has each rank refused or submitted the whole of it, or joined?
+bool Coordinator::is_known_to_all(const std::string& name, const RefusedBatch& batch) const {
+  std::vector<std::uint32_t> submitted(rank_count_), sizes(rank_count_, 1);
+  for (const auto& [tensor, pending] : pending_) {
+    if (batch_of(pending) != name) continue;
+    for (const auto& [request, ranks] : pending.variants) {
+      for (const std::uint32_t rank : ranks) {
+        ++submitted[rank];
+        sizes[rank] = request.signature.batch_size;
+      }
+    }
+  }
+  for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+    if (!batch.has_refused[rank] && !has_joined_[rank] && submitted[rank] < sizes[rank]) return false;
+  }
+  return true;
+}
+
+void Coordinator::respond_to_refused(ResponseList& list) {
+  std::vector<std::string> known;
+  for (const auto& [name, batch] : refused_) {
+    if (is_known_to_all(name, batch)) known.push_back(name);
+  }
+  for (const std::string& name : known) {
+    const RefusedBatch& batch = refused_.at(name);
+    std::string message = fmt::format("batch \"{}\" was refused by", name);
+    const char* separator = " ";
+    for (const auto& [reason, ranks] : batch.ranks_by_reason) {
+      message += fmt::format("{}{}: {}", separator, name_ranks(ranks, static_cast<int>(rank_count_)), reason);
+      separator = "; by ";
+    }
+    refuse_batch(list, name, message, first_of_fewest(batch.ranks_by_reason));
+  }
+}
+
+// All that is pending of it.
+void Coordinator::refuse_batch(ResponseList& list, const std::string& batch, const std::string& message,
+                               int peer) {
+  std::erase_if(pending_, [&](const auto& entry) {
+    if (batch_of(entry.second) != batch) return false;
+    list.responses.push_back(refuse(entry.first, entry.second, message, peer));
+    return true;
+  });
+  if (refused_.erase(batch) > 0) list.refused_batches.push_back(batch);
+}
+
 // With the rest of its batch, which is communicated together or not at all.
 void Coordinator::refuse_expired(ResponseList& list, RunningClock::time_point now) {
   if (stall_timeout_.count() == 0) return;
@@ -193,14 +258,13 @@ void Coordinator::refuse_expired(ResponseList& list, RunningClock::time_point no
     const std::string message = fmt::format(
         "tensor \"{}\" has waited for {}, longer than TUTTI_STALL_TIMEOUT: submitted by {}, not by {}",
         expired.name, format_seconds(expired.since), name_ranks(submitted, size), name_ranks(missing, size));
-    const std::string batch = found->second.variants.front().request.signature.batch;
-    std::erase_if(pending_, [&](const auto& entry) {
-      const bool is_of_batch =
-          !batch.empty() && entry.second.variants.front().request.signature.batch == batch;
-      if (entry.first != expired.name && !is_of_batch) return false;
-      list.responses.push_back(refuse(entry.first, entry.second, message, missing.front()));
-      return true;
-    });
+    const std::string batch = batch_of(found->second);
+    if (batch.empty()) {
+      list.responses.push_back(refuse(expired.name, found->second, message, missing.front()));
+      pending_.erase(found);
+    } else {
+      refuse_batch(list, batch, message, missing.front());
+    }
   }
 }
 
@@ -220,7 +284,7 @@ std::vector<Coordinator::Stalled> Coordinator::stalled(RunningClock::time_point 
     for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
       if (entry->second.has_submitted[rank]) {
         stalled.submitted.push_back(rank);
-      } else if (!has_joined_[rank]) {
+      } else if (lacks(entry->second, rank)) {
         stalled.missing.push_back(rank);
       }
     }

@@ -5,26 +5,14 @@
 #include <utility>
 
 namespace tutti {
-namespace {
-
-// Are these the rows that `rank` announced then?
-bool has_rows(const TensorResponse& response, const TensorRequest& request, std::uint32_t rank,
-              std::uint32_t rank_count) {
-  const std::size_t own = request.rows.size();
-  if (response.rows.size() != own * rank_count) return false;
-  return std::equal(request.rows.begin(), request.rows.end(),
-                    response.rows.begin() + static_cast<std::ptrdiff_t>(rank * own));
-}
-
-}  // namespace
-
 std::optional<std::uint32_t> ResponseCache::find(const TensorRequest& request, std::uint32_t rank,
-                                                 std::uint32_t rank_count, bool* is_stale) const {
+                                                 bool* is_stale) const {
   *is_stale = false;
   const auto number = find_name(request.name);
   if (!number) return std::nullopt;
   const TensorResponse& known = at(*number);
-  if (known.signature == request.signature && has_rows(known, request, rank, rank_count)) return number;
+  const bool has_equal_rows = known.rows.empty() || known.rows[rank] == request.rows;
+  if (known.signature == request.signature && has_equal_rows) return number;
   *is_stale = true;
   return std::nullopt;
 }

@@ -20,8 +20,7 @@ class ResponseCache {
 
   // The number of a request that equals the remembered one, rows of this rank included. `is_stale`: the name
   // is known with something else, and has to be evicted on all ranks. Does not count as a use.
-  std::optional<std::uint32_t> find(const TensorRequest& request, std::uint32_t rank,
-                                    std::uint32_t rank_count, bool* is_stale) const;
+  std::optional<std::uint32_t> find(const TensorRequest& request, std::uint32_t rank, bool* is_stale) const;
   std::optional<std::uint32_t> find_name(std::string_view name) const;
   const TensorResponse& at(std::uint32_t number) const { return slots_[number]->response; }
   bool contains(std::uint32_t number) const { return number < slots_.size() && slots_[number].has_value(); }

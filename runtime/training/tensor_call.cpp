@@ -112,7 +112,7 @@ bool has_feedback(const TensorCall& call, bool by_default) {
   return call.error_feedback.value_or(by_default) && may_have_feedback(call);
 }
 
-TensorRequest make_tensor_request(std::string_view name, const TensorCall& call, std::uint32_t size) {
+TensorRequest make_tensor_request(std::string_view name, const TensorCall& call) {
   TensorRequest request;
   request.name = name;
   TensorSignature& s = request.signature;
@@ -129,17 +129,16 @@ TensorRequest make_tensor_request(std::string_view name, const TensorCall& call,
   s.batch = call.batch;
   s.batch_size = call.batch.empty() ? 0 : call.batch_size;
   if (has_free_first_dimension(call.collective) && !s.shape.empty()) {
-    const std::uint64_t rows = s.shape[0];
+    if (call.collective == Collective::allgather) request.rows = s.shape[0];
     s.shape.erase(s.shape.begin());
-    if (call.collective == Collective::allgather) {
-      request.rows = {rows};
-    } else if (call.splits.empty()) {
-      request.rows.assign(size, rows / size);
-    } else {
-      request.rows.assign(call.splits.begin(), call.splits.end());
-    }
   }
   return request;
+}
+
+std::vector<std::uint64_t> rows_to_ranks(const TensorCall& call, std::uint32_t size) {
+  if (call.collective != Collective::alltoall) return {};
+  if (call.splits.empty()) return std::vector<std::uint64_t>(size, call.shape[0] / size);
+  return {call.splits.begin(), call.splits.end()};
 }
 
 }  // namespace tutti

@@ -59,6 +59,13 @@ std::uint64_t sum_of(const std::vector<std::uint64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
 }
 
+std::vector<std::uint64_t> elements_of(const std::vector<std::uint64_t>& rows, std::uint64_t row) {
+  std::vector<std::uint64_t> counts;
+  counts.reserve(rows.size());
+  for (const std::uint64_t number : rows) counts.push_back(number * row);
+  return counts;
+}
+
 std::uint64_t elements_of_row(const TensorSignature& signature) {
   std::uint64_t count = 1;
   const std::size_t first = has_free_first_dimension(signature.collective) ? 0 : 1;
@@ -82,6 +89,30 @@ void TensorScheduler::drive_by_waits(const Ready& tensor, const Work& work) {
   WorkState* const operation = WorkAccess::state_of(work);
   if (operation != nullptr && tensor.entry && !tensor.response.signature.is_device)
     TensorWork::of(tensor.entry->work).run_by(operation);
+}
+
+void TensorScheduler::exchange_rows(std::vector<Ready>& ready) {
+  std::vector<Ready*> alltoalls;
+  for (Ready& tensor : ready) {
+    if (tensor.response.signature.collective == Collective::alltoall) alltoalls.push_back(&tensor);
+  }
+  if (alltoalls.empty()) return;
+  const std::size_t count = alltoalls.size();
+  sent_rows_.clear();
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    for (const Ready* tensor : alltoalls) sent_rows_.push_back(tensor->entry->sent_rows[rank]);
+  }
+  received_rows_.resize(sent_rows_.size());
+  try {
+    wait(control_.ialltoall(sent_rows_.data(), received_rows_.data(), count, Dtype::u64, kAwaited));
+  } catch (const Error& error) {
+    fail(ready, error);
+    throw;
+  }
+  for (std::uint32_t rank = 0; rank < size_; ++rank) {
+    for (std::size_t i = 0; i < count; ++i)
+      alltoalls[i]->received_rows.push_back(received_rows_[rank * count + i]);
+  }
 }
 
 void TensorScheduler::execute(std::vector<Ready> ready, Contribution& mine) {
@@ -117,12 +148,16 @@ void TensorScheduler::communicate(std::vector<Ready> tensors, const std::functio
     const Work work = tensors.size() == 1 ? execute_one(tensors.front()) : execute_fused(tensors);
     if (release) work.on_complete([release](const Error*) { release(); });
   } catch (const Error& error) {
-    for (const Ready& tensor : tensors) {
-      if (!tensor.entry) continue;
-      TensorWork::of(tensor.entry->work)
-          .complete(to_status(&error).with_context(fmt::format("tensor \"{}\"", tensor.response.name)));
-    }
+    fail(tensors, error);
     if (release) release();
+  }
+}
+
+void TensorScheduler::fail(const std::vector<Ready>& tensors, const Error& cause) {
+  for (const Ready& tensor : tensors) {
+    if (!tensor.entry) continue;
+    TensorWork::of(tensor.entry->work)
+        .complete(to_status(&cause).with_context(fmt::format("tensor \"{}\"", tensor.response.name)));
   }
 }
 
@@ -196,7 +231,7 @@ Work TensorScheduler::execute_one(Ready& tensor) {
   if (is_reducing(signature.collective)) options.wire_dtype = signature.wire_dtype;
   options.residual = tensor.residual.get();
   if (!call.allocate && !tensor.is_piece) timing_->note(tensor.response, TensorPhase::moving);
-  Started started = start(tensor.response, call, options);
+  Started started = start(tensor, call, options);
   if (!started.failure)
     started.failure = started.failure.with_context(fmt::format("tensor \"{}\"", tensor.response.name));
   // No Work: the callback would hold the group, which must not end on a progress thread.
@@ -255,8 +290,9 @@ void TensorScheduler::finish_on_device(double factor, Dtype dtype, Started& star
   started.output_count = 0;
 }
 
-TensorScheduler::Started TensorScheduler::start(const TensorResponse& response, const TensorCall& call,
+TensorScheduler::Started TensorScheduler::start(const Ready& tensor, const TensorCall& call,
                                                 const CallOptions& options) {
+  const TensorResponse& response = tensor.response;
   const TensorSignature& s = response.signature;
   Started started;
   switch (s.collective) {
@@ -267,7 +303,7 @@ TensorScheduler::Started TensorScheduler::start(const TensorResponse& response, 
     case Collective::allgather:
       return start_allgather(response, call, options);
     case Collective::alltoall:
-      return start_alltoall(response, call, options);
+      return start_alltoall(tensor, call, options);
     case Collective::broadcast:
       if (static_cast<std::int32_t>(rank_) == s.root && call.input != call.output) {
         if (s.is_device) {
@@ -308,26 +344,21 @@ TensorScheduler::Started TensorScheduler::start_allgather(const TensorResponse& 
                                                           const CallOptions& options) {
   const std::uint64_t row = elements_of_row(response.signature);
   const Dtype dtype = response.signature.dtype;
-  std::vector<std::uint64_t> counts;
-  for (const std::uint64_t rows : response.rows) counts.push_back(rows * row);
+  const std::vector<std::uint64_t> counts = elements_of(response.rows, row);
   Started started;
   allocate(response, call, response.rows, sum_of(counts) * size_of(dtype), started);
   started.work = data_.iallgatherv(call.input, call.output, counts, {}, dtype, options);
   return started;
 }
 
-TensorScheduler::Started TensorScheduler::start_alltoall(const TensorResponse& response, TensorCall call,
+TensorScheduler::Started TensorScheduler::start_alltoall(const Ready& tensor, TensorCall call,
                                                          const CallOptions& options) {
-  const std::uint64_t row = elements_of_row(response.signature);
-  const Dtype dtype = response.signature.dtype;
-  std::vector<std::uint64_t> sent, received, rows;
-  for (std::uint32_t other = 0; other < size_; ++other) {
-    sent.push_back(response.rows[std::size_t{rank_} * size_ + other] * row);
-    rows.push_back(response.rows[std::size_t{other} * size_ + rank_]);
-    received.push_back(rows.back() * row);
-  }
+  const std::uint64_t row = elements_of_row(tensor.response.signature);
+  const Dtype dtype = tensor.response.signature.dtype;
+  const std::vector<std::uint64_t> sent = elements_of(tensor.entry->sent_rows, row);
+  const std::vector<std::uint64_t> received = elements_of(tensor.received_rows, row);
   Started started;
-  allocate(response, call, rows, sum_of(received) * size_of(dtype), started);
+  allocate(tensor.response, call, tensor.received_rows, sum_of(received) * size_of(dtype), started);
   started.work = data_.ialltoallv(call.input, sent, {}, call.output, received, {}, dtype, options);
   return started;
 }

@@ -98,7 +98,17 @@ bool get(ByteReader& reader, std::uint32_t rank_count, TensorSignature& signatur
          signature.batch.size() <= kMaxTensorNameBytes && reader.get(signature.batch_size);
 }
 
+// Of a tensor or a batch.
+bool get_name(ByteReader& reader, std::string& name) {
+  return reader.get_text(name) && !name.empty() && name.size() <= kMaxTensorNameBytes;
+}
+
 bool get_end(ByteReader& reader, std::uint32_t rank_count, ResponseList& list) {
+  std::uint32_t count = 0;
+  if (!reader.get(count)) return false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (!get_name(reader, list.refused_batches.emplace_back())) return false;
+  }
   if (!reader.get(list.last_joined_rank) || list.last_joined_rank < -1 ||
       list.last_joined_rank >= static_cast<std::int32_t>(rank_count))
     return false;
@@ -106,10 +116,6 @@ bool get_end(ByteReader& reader, std::uint32_t rank_count, ResponseList& list) {
   FusionTuning& fusion = list.fusion.emplace();
   return reader.get(fusion.bytes) && reader.get(fusion.cycle_us) &&
          fusion.cycle_us <= kMostCycleMicroseconds && reader.is_at_end();
-}
-
-bool get_name(ByteReader& reader, std::string& name) {
-  return reader.get_text(name) && !name.empty() && name.size() <= kMaxTensorNameBytes;
 }
 
 void put(ByteWriter& writer, const TensorEvent& event) {
@@ -158,6 +164,9 @@ bool get_ranks(ByteReader& reader, std::uint32_t rank_count, std::vector<std::ui
   }
   return true;
 }
+
+// Are row counts of each rank announced?
+bool has_rows(const TensorSignature& signature) { return signature.collective == Collective::allgather; }
 
 std::string shape_text(const TensorSignature& signature) {
   return fmt::format("[{}{}]", has_free_first_dimension(signature.collective) ? "*," : "",
@@ -208,7 +217,7 @@ namespace {
 void put(ByteWriter& writer, const TensorRequest& request) {
   writer.put_text(request.name);
   put(writer, request.signature);
-  put_list(writer, request.rows);
+  writer.put(request.rows);
 }
 
 // Equal for equal requests.
@@ -230,6 +239,12 @@ std::string encode(const RequestBatch& batch) {
   put_ranks(writer, batch.joined_ranks);
   writer.put(static_cast<std::uint32_t>(batch.events.size()));
   for (const TensorEvent& event : batch.events) put(writer, event);
+  writer.put(static_cast<std::uint32_t>(batch.refusals.size()));
+  for (const BatchRefusal& refusal : batch.refusals) {
+    writer.put_text(refusal.batch);
+    writer.put_text(refusal.reason);
+    put_ranks(writer, refusal.ranks);
+  }
   return writer.take();
 }
 
@@ -241,19 +256,20 @@ bool decode(std::string_view bytes, std::uint32_t rank_count, RequestBatch& batc
   for (std::uint32_t i = 0; i < count; ++i) {
     RequestOfRanks& entry = batch.requests.emplace_back();
     if (!get_name(reader, entry.request.name) || !get(reader, rank_count, entry.request.signature) ||
-        !get_list(reader, entry.request.rows) || !get_ranks(reader, rank_count, entry.ranks) ||
-        entry.ranks.empty())
+        !reader.get(entry.request.rows) || !get_ranks(reader, rank_count, entry.ranks) || entry.ranks.empty())
       return false;
-    const std::size_t row_count = entry.request.rows.size();
-    const Collective collective = entry.request.signature.collective;
-    const std::size_t expected = collective == Collective::allgather  ? 1
-                                 : collective == Collective::alltoall ? rank_count
-                                                                      : 0;
-    if (row_count != expected) return false;
+    if (entry.request.rows != 0 && !has_rows(entry.request.signature)) return false;
   }
   if (!get_ranks(reader, rank_count, batch.joined_ranks) || !reader.get(count)) return false;
   for (std::uint32_t i = 0; i < count; ++i) {
     if (!get(reader, rank_count, batch.events.emplace_back())) return false;
+  }
+  if (!reader.get(count)) return false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    BatchRefusal& refusal = batch.refusals.emplace_back();
+    if (!get_name(reader, refusal.batch) || !reader.get_text(refusal.reason) ||
+        !get_ranks(reader, rank_count, refusal.ranks) || refusal.ranks.empty())
+      return false;
   }
   return reader.is_at_end();
 }
@@ -280,6 +296,16 @@ void merge(RequestBatch& batch, RequestBatch more) {
   batch.requests.insert(batch.requests.end(), std::make_move_iterator(unseen.begin()),
                         std::make_move_iterator(unseen.end()));
   unite(batch.joined_ranks, more.joined_ranks);
+  for (BatchRefusal& refusal : more.refusals) {
+    const auto equal = std::find_if(batch.refusals.begin(), batch.refusals.end(), [&](const auto& other) {
+      return other.batch == refusal.batch && other.reason == refusal.reason;
+    });
+    if (equal == batch.refusals.end()) {
+      batch.refusals.push_back(std::move(refusal));
+    } else {
+      unite(equal->ranks, refusal.ranks);
+    }
+  }
   batch.events.insert(batch.events.end(), std::make_move_iterator(more.events.begin()),
                       std::make_move_iterator(more.events.end()));
 }
@@ -295,6 +321,8 @@ std::string encode(const ResponseList& list) {
     writer.put_text(response.message);
     writer.put(response.peer);
   }
+  writer.put(static_cast<std::uint32_t>(list.refused_batches.size()));
+  for (const std::string& batch : list.refused_batches) writer.put_text(batch);
   writer.put(list.last_joined_rank);
   if (list.fusion) {
     writer.put(list.fusion->bytes);
@@ -317,6 +345,8 @@ bool decode(std::string_view bytes, std::uint32_t rank_count, ResponseList& list
       return false;
     if (code > static_cast<std::uint8_t>(StatusCode::internal)) return false;
     response.code = static_cast<StatusCode>(code);
+    const bool is_gathered = response.code == StatusCode::ok && has_rows(response.signature);
+    if (response.rows.size() != (is_gathered ? rank_count : 0)) return false;
   }
   return get_end(reader, rank_count, list);
 }

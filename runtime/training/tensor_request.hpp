@@ -48,8 +48,9 @@ constexpr bool has_free_first_dimension(Collective collective) {
 struct TensorRequest {
   std::string name;
   TensorSignature signature;
-  // Known to this rank only: its first dimension (allgather), or the rows for each rank (alltoall).
-  std::vector<std::uint64_t> rows;
+  // Of allgather: the first dimension, which ranks may differ in. Row counts of an alltoall are not announced: rank 0
+  // would tell each rank those of all pairs. Ranks exchange them once the tensor is ready.
+  std::uint64_t rows = 0;
 
   bool operator==(const TensorRequest&) const = default;
 };
@@ -70,11 +71,20 @@ struct RequestOfRanks {
   bool operator==(const RequestOfRanks&) const = default;
 };
 
+// Ranks that have refused a tensor of a batch, and so the batch.
+struct BatchRefusal {
+  std::string batch, reason;
+  std::vector<std::uint32_t> ranks;
+
+  bool operator==(const BatchRefusal&) const = default;
+};
+
 // The message that goes up the tree in one cycle. Equal requests of several ranks are one entry.
 struct RequestBatch {
   std::vector<RequestOfRanks> requests;
   std::vector<std::uint32_t> joined_ranks;  // that have no more tensors, since this cycle
   std::vector<TensorEvent> events;          // for the timeline of rank 0
+  std::vector<BatchRefusal> refusals;
 
   bool operator==(const RequestBatch&) const = default;
 };
@@ -90,7 +100,7 @@ void merge(RequestBatch& batch, RequestBatch more);
 struct TensorResponse {
   std::string name;
   TensorSignature signature;
-  // By rank: rows of allgather (one number each) or of alltoall (rank_count numbers each). Empty: not needed.
+  // Of allgather, by rank. Empty elsewhere, and of a failure.
   std::vector<std::uint64_t> rows;
   StatusCode code = StatusCode::ok;
   std::string message;  // of a failure
@@ -101,8 +111,9 @@ struct TensorResponse {
 
 struct ResponseList {
   std::vector<TensorResponse> responses;
-  std::int32_t last_joined_rank = -1;  // all ranks have joined, this one at last; -1: not yet
-  std::optional<FusionTuning> fusion;  // the setting from this cycle on, if it changes
+  std::int32_t last_joined_rank = -1;        // all ranks have joined, this one at last; -1: not yet
+  std::vector<std::string> refused_batches;  // refusals that all ranks know now
+  std::optional<FusionTuning> fusion;        // the setting from this cycle on, if it changes
 
   bool operator==(const ResponseList&) const = default;
 };

@@ -1,4 +1,4 @@
-// Submission and negotiation; tensor_execution.cpp carries the agreed tensors out.
+// Negotiation. tensor_submission.cpp takes tensors in, tensor_execution.cpp carries the agreed ones out.
 #include "runtime/training/tensor_scheduler.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +13,6 @@
 #include "runtime/base/rank_lists.hpp"
 #include "runtime/job/exchange.hpp"
 #include "runtime/training/tensor_backlog.hpp"
-#include "runtime/training/tensor_call.hpp"
 #include "tutti/detail/process.hpp"
 
 namespace tutti {
@@ -63,6 +62,7 @@ TensorScheduler::TensorScheduler(const CommGroup& group, const TensorQueueOption
       residuals_(std::max(options.settings.cache_capacity, kLeastResiduals)),
       timing_(std::make_shared<TensorTiming>(rank_)),
       last_warning_(Clock::now()),
+      refusals_(rank_),
       last_cycle_(Clock::now()),
       cycle_time_(settings_.cycle) {
   open_blocks(options.block_ranks);
@@ -102,59 +102,13 @@ void TensorScheduler::negotiate_now() {
   changed_.notify_all();
 }
 
-// -- submission, by any thread --------------------------------------------------------------------------------
-
-WorkRef TensorScheduler::submit(std::string_view name, const TensorCall& call) {
-  if (const Status status = check_tensor_call(name, call, size_); !status) refuse(status);
-  TensorRequest request = make_tensor_request(name, call, size_);
-  request.signature.has_feedback = has_feedback(call, settings_.has_feedback);
-  WorkRef work(new TensorWork(help_));
-  {
-    const std::lock_guard lock(mutex_);
-    if (ended_) refuse(*ended_);
-    if (is_closing_) refuse(Status(StatusCode::aborted, "the tensor queue is closed"));
-    if (joining_) refuse(invalid_argument(fmt::format("tensor \"{}\": this rank has joined", name)));
-    auto [found, is_new] = entries_.try_emplace(std::string(name));
-    if (!is_new) {
-      refuse(invalid_argument(
-          fmt::format("tensor \"{}\" is under way: wait for it before its name is submitted again", name)));
-    }
-    Entry& entry = found->second;
-    entry.request = std::move(request);
-    entry.call = call;
-    entry.call.shape = {};
-    entry.call.splits = {};
-    entry.call.batch = {};
-    entry.work = work;
-    entry.since = Clock::now();
-    arrived_.push_back(found->first);
-    is_urgent_ |= call.will_wait;
-    if (is_for_own_thread(entry)) ++own_count_;
-  }
-  advance();
-  return work;
-}
-
-WorkRef TensorScheduler::join() {
-  WorkRef work(new TensorWork(help_));
-  {
-    const std::lock_guard lock(mutex_);
-    if (ended_) refuse(*ended_);
-    if (joining_) refuse(invalid_argument("join: this rank has joined, and not all others have yet"));
-    joining_ = work;
-    has_announced_join_ = false;
-    is_urgent_ = true;
-  }
-  advance();
-  return work;
-}
-
 // -- negotiation, by one thread at a time ---------------------------------------------------------------------
 
 // Is there something for rank 0 to decide, or to tell?
 bool TensorScheduler::needs_coordination(const RequestBatch& requests) const {
   return !requests.requests.empty() || !requests.joined_ranks.empty() || !requests.events.empty() ||
-         new_setting_ || (coordinator_ && coordinator_->has_expired(Clock::now()));
+         !requests.refusals.empty() || new_setting_ ||
+         (coordinator_ && coordinator_->has_expired(Clock::now()));
 }
 
 TensorScheduler::Contribution TensorScheduler::contribute() {
@@ -168,6 +122,7 @@ TensorScheduler::Contribution TensorScheduler::contribute() {
   const std::lock_guard lock(mutex_);
   if (is_closing_) mine.words[0] |= is_leaving;
   if (!entries_.empty()) mine.words[0] |= has_tensors;
+  announce_refusals(mine);
   announce_arrived(mine);
   if (joining_ && !has_announced_join_) {
     has_announced_join_ = true;
@@ -195,8 +150,12 @@ void TensorScheduler::announce_arrived(Contribution& mine) {
   arrived.swap(arrived_);
   for (const std::string& name : arrived) {
     Entry& entry = entries_.find(name)->second;
+    if (refusals_.holds(entry.request.signature.batch)) {
+      arrived_.push_back(name);
+      continue;
+    }
     bool is_stale = false;
-    const auto number = cache_.find(entry.request, rank_, size_, &is_stale);
+    const auto number = cache_.find(entry.request, rank_, &is_stale);
     if (number) {
       entry.stage = Stage::cached;
       entry.number = *number;
@@ -207,6 +166,17 @@ void TensorScheduler::announce_arrived(Contribution& mine) {
     } else {
       entry.stage = Stage::requested;
       mine.requests.requests.push_back({entry.request, {rank_}});
+    }
+  }
+}
+
+// Other ranks may have the batch as bits of the cache, which rank 0 does not know: they have to announce it.
+void TensorScheduler::announce_refusals(Contribution& mine) {
+  mine.requests.refusals = refusals_.take_due();
+  for (const BatchRefusal& refusal : mine.requests.refusals) {
+    for (std::uint32_t number = 0; number < cache_.number_count(); ++number) {
+      if (cache_.contains(number) && cache_.at(number).signature.batch == refusal.batch)
+        set_bit(mine.evicted(), number);
     }
   }
 }
@@ -358,46 +328,38 @@ std::vector<TensorScheduler::Ready> TensorScheduler::take_ready(std::span<const 
     return !signature.batch.empty() && members[signature.batch] < signature.batch_size;
   });
   for (const std::uint32_t number : numbers) {
-    const TensorResponse& response = cache_.at(number);
-    ready.push_back({response, take_entry(response.name)});
+    ready.push_back({cache_.at(number)});
     cache_.touch(number);
   }
+  take_entries(ready);
   return ready;
 }
 
 void TensorScheduler::accept(ResponseList list, std::vector<Ready>& ready) {
   if (list.fusion) follow(*list.fusion);
-  for (const TensorResponse& response : list.responses) {
-    std::optional<Entry> entry = take_entry(response.name);
+  std::vector<Ready> answered;
+  for (TensorResponse& response : list.responses) answered.push_back({std::move(response)});
+  std::optional<WorkRef> joined;
+  take_entries(answered);
+  {
+    const std::lock_guard lock(mutex_);
+    for (const std::string& batch : list.refused_batches) refusals_.settle(batch);
+    if (list.last_joined_rank >= 0) joined.swap(joining_);
+  }
+  for (Ready& tensor : answered) {
+    const TensorResponse& response = tensor.response;
     if (response.code == StatusCode::ok) {
       cache_.insert(response);
-      ready.push_back({response, std::move(entry)});
+      ready.push_back(std::move(tensor));
       continue;
     }
     if (timing_->has_phases())
       timing_->note(response, TensorPhase::done, fmt::format(R"("error":"{}")", to_string(response.code)));
-    if (entry) TensorWork::of(entry->work).complete(Status(response.code, response.message, response.peer));
+    if (tensor.entry)
+      TensorWork::of(tensor.entry->work).complete(Status(response.code, response.message, response.peer));
   }
   announce_moved();
-  if (list.last_joined_rank < 0) return;
-  std::optional<WorkRef> joined;
-  {
-    const std::lock_guard lock(mutex_);
-    joined.swap(joining_);
-  }
   if (joined) TensorWork::of(*joined).complete({}, list.last_joined_rank);
-}
-
-std::optional<TensorScheduler::Entry> TensorScheduler::take_entry(const std::string& name) {
-  const std::lock_guard lock(mutex_);
-  const auto found = entries_.find(name);
-  if (found == entries_.end()) return std::nullopt;
-  Entry entry = std::move(found->second);
-  entries_.erase(found);
-  // A refusal may come for a tensor that was submitted here after this cycle began.
-  if (entry.stage == Stage::submitted) std::erase(arrived_, name);
-  if (is_for_own_thread(entry)) --own_count_;
-  return entry;
 }
 
 void TensorScheduler::warn_of_stalls() {
@@ -413,7 +375,7 @@ void TensorScheduler::warn_of_stalls() {
 }
 
 void TensorScheduler::fail_all(const Status& cause) {
-  std::map<std::string, Entry, std::less<>> entries;
+  EntryMap entries;
   std::optional<WorkRef> joining;
   {
     const std::lock_guard lock(mutex_);

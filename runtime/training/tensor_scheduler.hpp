@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "runtime/training/autotuner.hpp"
+#include "runtime/training/batch_refusals.hpp"
 #include "runtime/training/coordinator.hpp"
 #include "runtime/training/fusion.hpp"
 #include "runtime/training/residuals.hpp"
@@ -86,18 +87,21 @@ class TensorScheduler {
   struct Entry {
     TensorRequest request;
     TensorCall call;
+    std::vector<std::uint64_t> sent_rows;  // of alltoall, by rank
     WorkRef work;
     Stage stage = Stage::submitted;
     std::uint32_t number = 0;  // while cached
     bool is_noted = false;     // for the timeline
-    Clock::time_point since;
+    Clock::time_point since = Clock::now();
   };
+  using EntryMap = std::map<std::string, Entry, std::less<>>;
   // A tensor that all ranks communicate now. No entry: this rank has joined.
   struct Ready {
     TensorResponse response;
-    std::optional<Entry> entry;
-    bool is_piece = false;                 // of a tensor
-    std::shared_ptr<float> residual = {};  // of a tensor with error feedback
+    std::optional<Entry> entry = {};
+    bool is_piece = false;                          // of a tensor
+    std::shared_ptr<float> residual = {};           // of a tensor with error feedback
+    std::vector<std::uint64_t> received_rows = {};  // of alltoall, by rank
   };
   // With a priority: tensor_backlog.hpp.
   class Backlog;
@@ -159,6 +163,7 @@ class TensorScheduler {
   Contribution contribute();
   bool needs_coordination(const RequestBatch& requests) const;
   void announce_arrived(Contribution& mine);
+  void announce_refusals(Contribution& mine);
   void evict_unjoinable(std::span<std::uint64_t> evicted) const;
   void evict_stalled(std::span<std::uint64_t> evicted) const;
   void open_blocks(std::uint32_t block_ranks);
@@ -178,10 +183,14 @@ class TensorScheduler {
   void note_submissions(RequestBatch& requests);
   void note_ready(const std::vector<Ready>& ready, bool timeline_begins);
   void align_clocks();
+  // Of alltoalls: each rank tells each other one the rows that it sends. So a rank reads as many counts as there are
+  // ranks, and counts that change from call to call need no new agreement.
+  void exchange_rows(std::vector<Ready>& ready);
   // `mine`: as all ranks have it.
   void execute(std::vector<Ready> ready, Contribution& mine);
   // Tensors that share an operation, or one. `release`: called once it is complete; may be empty.
   void communicate(std::vector<Ready> tensors, const std::function<void()>& release);
+  static void fail(const std::vector<Ready>& tensors, const Error& cause);
   Work execute_one(Ready& tensor);
   static void drive_by_waits(const Ready& tensor, const Work& work);
   // An operation that was started for one tensor, and where its result lies.
@@ -192,10 +201,10 @@ class TensorScheduler {
     std::shared_ptr<std::vector<std::byte>> scaled_input, discarded_output;
     Status failure;  // of this rank alone
   };
-  Started start(const TensorResponse& response, const TensorCall& call, const CallOptions& options);
+  Started start(const Ready& tensor, const TensorCall& call, const CallOptions& options);
   Started start_reduction(const TensorSignature& signature, TensorCall call, const CallOptions& options);
   Started start_allgather(const TensorResponse& response, TensorCall call, const CallOptions& options);
-  Started start_alltoall(const TensorResponse& response, TensorCall call, const CallOptions& options);
+  Started start_alltoall(const Ready& tensor, TensorCall call, const CallOptions& options);
   Started start_reduce_scatter(const TensorResponse& response, TensorCall call, const CallOptions& options);
   // Sets the output of `bytes` where the call has an allocate(). Where that fails, the operation goes on with
   // the other ranks, and its output here is discarded.
@@ -205,7 +214,13 @@ class TensorScheduler {
                        const CallOptions& options);
   void finish_on_device(double factor, Dtype dtype, Started& started, const CallOptions& options);
   Work execute_fused(std::vector<Ready>& tensors);
-  std::optional<Entry> take_entry(const std::string& name);
+  Entry make_entry(std::string_view name, const TensorCall& call, const WorkRef& work) const;
+  // With mutex_ held. A call is refused for `cause`, and so is its batch. Returns this rank's tensors of it, which
+  // are to fail.
+  std::vector<WorkRef> refuse_batch(const TensorCall& call, const Status& cause);
+  Entry take_entry(EntryMap::iterator found);
+  // Without it. Those of this rank.
+  void take_entries(std::vector<Ready>& tensors);
   void fail_all(const Status& cause);
   [[noreturn]] static void refuse(const Status& status);
   void send_bytes(std::string bytes, int peer);
@@ -217,7 +232,8 @@ class TensorScheduler {
   // Guarded by it, as is everything up to mutex_. In front of the groups: an operation that a failure has left under
   // way writes there until its group has ended.
   std::optional<Round> round_;
-  std::list<Mail> mail_;  // of this cycle
+  std::list<Mail> mail_;                                  // of this cycle
+  std::vector<std::uint64_t> sent_rows_, received_rows_;  // of this cycle's alltoalls, rank by rank
   bool has_ended_ = false;
 
   CommGroup data_, control_;
@@ -243,10 +259,11 @@ class TensorScheduler {
   std::unique_ptr<Backlog> backlog_;  // null without a priority
 
   std::mutex mutex_;
-  std::condition_variable changed_;                    // for the own thread
-  std::condition_variable settled_;                    // all ranks may follow a change of the timeline
-  std::map<std::string, Entry, std::less<>> entries_;  // guarded by mutex_, like what follows
-  std::vector<std::string> arrived_;                   // names in stage `submitted`, in order
+  std::condition_variable changed_;   // for the own thread
+  std::condition_variable settled_;   // all ranks may follow a change of the timeline
+  EntryMap entries_;                  // guarded by mutex_, like what follows
+  std::vector<std::string> arrived_;  // names in stage `submitted`, in order
+  BatchRefusals refusals_;
   std::optional<WorkRef> joining_;
   bool has_announced_join_ = false;
   std::size_t own_count_ = 0;  // tensors that the own thread has to start

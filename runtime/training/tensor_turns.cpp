@@ -197,9 +197,10 @@ bool TensorScheduler::needs_own_thread() {
   return own_count_ > 0;
 }
 
-// It has a function of the program, or makes a group for its factor: neither may be done in a callback.
+// It has a function of the program, makes a group for its factor, or waits for row counts: none of that may be done in a
+// callback.
 bool TensorScheduler::is_for_own_thread(const Entry& entry) {
-  return entry.call.allocate || entry.request.signature.is_device;
+  return entry.call.allocate || entry.request.signature.is_device || !entry.sent_rows.empty();
 }
 
 // False: it was the last one.
@@ -232,6 +233,7 @@ bool TensorScheduler::finish() {
   if (autotuner_) autotune(ready);
   settled_.notify_all();
   warn_of_stalls();
+  exchange_rows(ready);
   execute(std::move(ready), mine);
   return true;
 }

@@ -67,8 +67,28 @@ def test_flags(folder):
         expect(result.stderr.count(f"tutti horovodrun: {flag}: no effect: ") == 1, result, f"{flag} is answered once")
     result = call(["horovodrun", "-np", "2", "--no-such-flag", "true"])
     expect(result.returncode == 2 and "unknown option '--no-such-flag'" in result.stderr, result, "an unknown flag")
-    result = call(["horovodrun", "-np", "2", "--min-np", "1", "true"])
-    expect(result.returncode == 2 and "ranks neither join nor leave" in result.stderr, result, "an elastic job")
+    result = call(["horovodrun", "-np", "2", "--min-np", "3", "true"])
+    expect(result.returncode == 2 and "--min-np 3: the job starts with fewer ranks" in result.stderr, result, "more ranks than there are")
+
+
+def test_lost_ranks(folder):
+    package = make_package(folder)
+    # The others end when rank 1 has, or earlier if the job is ended.
+    script = f'if [ $RANK = 1 ]; then kill -9 $$; fi; while [ ! -e "{folder}/end" ]; do sleep 0.02; done; echo rank $RANK'
+    words = ["horovodrun", "-np", "3", "--no-prefix", "--min-np"]
+    with subprocess.Popen([TOOL] + words + ["2", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, **package}) as job:
+        lines = [job.stderr.readline(), job.stderr.readline()]
+        (folder / "end").touch()
+        out, err = job.communicate(timeout=60)
+    result = subprocess.CompletedProcess([], job.returncode, out, "".join(lines) + err)
+    expect("killed by signal 9" in lines[0] and lines[1] == "tutti run: going on with 2 of 3 ranks\n", result, "a rank is lost")
+    expect(sorted(out.splitlines()) == ["rank 0", "rank 2"] and job.returncode == 0, result, "the others end well")
+    (folder / "end").unlink()
+    result = call(words + ["3", "sh", "-c", script], package)
+    expect(result.returncode == 137 and "ending the other ranks (2 running)" in result.stderr and result.stdout == "", result, "too few are left")
+    result = call(words + ["1", "sh", "-c", "exit $((RANK + 4))"], package)
+    expect(result.returncode in (4, 5, 6) and "ended with exit status" in result.stderr, result, "all fail")
 
 
 def test_job(folder):

@@ -47,6 +47,21 @@ std::vector<json> spans_of(const json& events, const std::string& name) {
   return spans;
 }
 
+// All ranks' spans, a slice that moves in each collective, and arrows with two ends each.
+void check_merged(const json& events, std::size_t allreduces) {
+  CHECK(spans_of(events, "allreduce").size() == 3 * allreduces);
+  CHECK(spans_of(events, "moving").size() >= 3 * allreduces);
+  std::map<int, int> arrows;
+  std::size_t waiting = 0;
+  for (const json& event : events) {
+    if (event["ph"] == "s") ++arrows[event["id"]];
+    if (event["ph"] == "f") --arrows[event["id"]];
+    waiting += event["name"] == "waiting" ? 1 : 0;
+  }
+  CHECK(arrows.size() == waiting);
+  CHECK(std::all_of(arrows.begin(), arrows.end(), [](const auto& arrow) { return arrow.second == 0; }));
+}
+
 }  // namespace
 
 TEST_CASE("a trace says what ran when, and why so", "[trace]") {
@@ -78,6 +93,7 @@ TEST_CASE("a trace says what ran when, and why so", "[trace]") {
           if (group.rank() == 1) group.recv(same.data(), same.size(), Dtype::i32, 0, 7);
           return "";
         }) == "");
+  check_merged(json::parse(text_of(folder / "run.json")), counts.size());
   for (int rank = 0; rank < 3; ++rank) {
     const json events = json::parse(text_of(folder / ("run." + std::to_string(rank) + ".json")));
     const std::vector<json> allreduces = spans_of(events, "allreduce");

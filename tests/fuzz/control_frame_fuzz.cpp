@@ -33,6 +33,10 @@ void check_frame(const Frame& frame) {
   check_payload<PathPayload>(frame.payload);
   check_payload<TracePayload>(frame.payload);
   check_payload<FailurePayload>(frame.payload);
+  check_payload<MembershipPayload>(frame.payload);
+  check_payload<ProposalPayload>(frame.payload);
+  check_payload<Invitation>(frame.payload);
+  check_payload<RoundPayload>(frame.payload);
 }
 
 }  // namespace

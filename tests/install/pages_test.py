@@ -29,7 +29,7 @@ LEFT_OUT = [
     (r"^tutti info --plan \d+ --bind gpu", "needs a GPU; the same command with TUTTI_TOPOLOGY is run"),
     (r"tune$", "measures for three minutes; the same command with a budget is run"),
     (r"python train\.py", "runs a program of the reader's; the tests horovod_* start such"),
-    (r"examples/torch/|(?:python_overhead|jax_allreduce)\.py", "trains or measures for minutes; the tests torch_examples_* train"),
+    (r"examples/torch/|(?:python_overhead|jax_allreduce|tensorflow_allreduce)\.py", "trains or measures for minutes; the tests torch_examples_* train"),
     (r"--workload .*--overlap|--workload vgg16", "needs 200 MB and more for each rank; the test tools_workload measures such"),
     (r"<prefix>|\./train", "has a placeholder; the test consumer_mlsl links such a program"),
     (r"build/bench/", "needs a target that is built on demand"),

@@ -289,7 +289,8 @@ TEST_CASE("an orphaned rank is dead only if it finds no other parent") {
   ControlRoot root(4, sent);
   for (int rank = 0; rank < 4; ++rank) root.admit(MemberClaim{rank, 4, 1, "", "", false});
   const Clock::time_point now = Clock::now();
-  for (int rank = 1; rank < 4; ++rank) root.on_orphaned(rank, rank != 3, "lost its way", now + 1s);
+  for (int rank = 1; rank < 4; ++rank)
+    root.on_orphaned({rank, rank != 3, true, "lost its way", {}}, now + 1s);
   CHECK(root.next_overdue() == now + 1s);
   CHECK(root.check(MemberClaim{1, 4, 1, "", "", true}));
   CHECK_FALSE(root.check(MemberClaim{1, 4, 1, "", "", false}));
@@ -305,13 +306,13 @@ TEST_CASE("an orphaned rank is dead only if it finds no other parent") {
   CHECK_FALSE(root.check(MemberClaim{2, 4, 1, "", "", true}));
   CHECK(root.next_overdue() == Clock::time_point::max());
   // The report of a former parent or child is better, whichever comes first.
-  root.on_reported({1, true, false, "closed"});
+  root.on_reported({1, true, false, "closed", {}});
   CHECK(sent.frames.size() == 1);
-  root.on_orphaned(1, true, "lost its way", now + 1s);
+  root.on_orphaned({1, true, true, "lost its way", {}}, now + 1s);
   REQUIRE(sent.frames.size() == 2);
   REQUIRE(decode(sent.frames[1].payload, failure));
   CHECK(failure.message == "closed");
-  root.on_reported({1, true, false, "closed"});
+  root.on_reported({1, true, false, "closed", {}});
   CHECK(sent.frames.size() == 2);
 }
 

@@ -189,12 +189,22 @@ TEST_CASE("absent ranks are named at the deadline, on every rank that is there")
 TEST_CASE("who is lost is not called dead where only its connection is known to be") {
   const MemberClaim claim{3, 4, 12, "node1", "build"};
   const auto text = [&](StatusCode code, bool is_remote) {
-    return describe_loss(claim, Status(code, "connection lost"), is_remote);
+    return to_text(judge_loss(claim, Status(code, "connection lost"), is_remote, {}));
   };
   CHECK_THAT(text(StatusCode::timeout, true), Contains("does not answer"));
   CHECK_THAT(text(StatusCode::aborted, true), Contains("reset") && Contains("was cut"));
   CHECK_THAT(text(StatusCode::peer_failed, true), Contains("without a goodbye"));
   CHECK_THAT(text(StatusCode::aborted, false), Contains("without a goodbye"));
+  CHECK(judge_loss(claim, Status(StatusCode::timeout, "no answer"), true, {}).kind ==
+        VerdictKind::unreachable);
+  // A rank of this machine is dead or has only lost its connection, as the kernel says.
+  const RankVerdict killed =
+      judge_loss(claim, Status(StatusCode::peer_failed, "closed"), false, state_of_end(9));
+  CHECK(killed.signal == 9);
+  CHECK(to_text(killed) == "rank 3 (pid 12 on node1) is gone: killed by signal 9 (SIGKILL)");
+  const ProcessState runs{ProcessCondition::runs, 0, -1, {}};
+  CHECK_THAT(to_text(judge_loss(claim, Status(StatusCode::peer_failed, "closed"), false, runs)),
+             Contains("without a goodbye"));
 }
 
 TEST_CASE("an absent rank 0 is named too") {

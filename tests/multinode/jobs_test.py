@@ -3,12 +3,14 @@
 
 Knows node_program's lines. Usage: jobs_test.py PART PROGRAM; exit status 77 is "skipped".
 """
+import json
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -24,6 +26,7 @@ class Job:
 
     def __init__(self, bed, counts, program, word, **variables):
         self.ranks, self.lines = [], []
+        self.folder = tempfile.TemporaryDirectory(prefix="tutti-bed-")  # of error files
         self.node_of = [node for node, count in enumerate(counts) for _ in range(count)]
         for rank, node in enumerate(self.node_of):
             # The job does not get the bed's own variables.
@@ -31,7 +34,7 @@ class Job:
             environment |= {"TUTTI_JOB_ID": f"bed{os.getpid()}", "TUTTI_SECRET": "s", "TUTTI_RANK": str(rank),
                             "TUTTI_SIZE": str(sum(counts)), "TUTTI_LOCAL_SIZE": str(counts[node]),
                             "TUTTI_LOCAL_RANK": str(self.node_of[:rank].count(node)), "TUTTI_ADDRESS": bed.address(0),
-                            "TUTTI_NODE_ID": f"node{node}"}
+                            "TUTTI_NODE_ID": f"node{node}", "TUTTI_ERROR_FILE": os.path.join(self.folder.name, "%r.json")}
             environment |= {name: (value if isinstance(value, str) else value[node]).format(node=node)
                             for name, value in variables.items()}
             process = bed.popen(node, ["env", "-i"] + [f"{n}={v}" for n, v in environment.items()] + [program, word],
@@ -43,6 +46,11 @@ class Job:
     def read(self, rank):
         for line in self.ranks[rank].stdout:
             self.lines[rank].append(line.rstrip("\n"))
+
+    def error_of(self, rank):
+        """The object of its error file, which is there before its calls fail."""
+        with open(os.path.join(self.folder.name, f"{rank}.json"), encoding="utf-8") as file:
+            return json.load(file)
 
     def text(self):
         return "\n".join(f"[{rank}] {line}" for rank, lines in enumerate(self.lines) for line in lines)
@@ -119,6 +127,8 @@ def killed(bed, program):
         heard = job.wait_for("caught", survivors, TIMEOUT_SECONDS + 10)
         for line in heard.values():
             expect(f"rank {victim} (pid" in line and f"on node{victim // 2}" in line, f"victim {victim}: {line}", job)
+        causes = [job.error_of(rank)["root_cause"] for rank in survivors]
+        expect(all((cause["verdict"], cause["world_rank"]) == ("dead", victim) for cause in causes), str(causes), job)
         for rank, process in enumerate(job.ranks):
             expect(process.wait(PATIENCE_SECONDS) == (-signal.SIGKILL if rank == victim else 0), f"end of rank {rank}", job)
         print("killed", victim, heard[survivors[0]], flush=True)
@@ -133,8 +143,10 @@ def frozen(bed, program):
         others = [rank for rank in range(4) if rank != victim]
         for line in job.wait_for("caught", others, PATIENCE_SECONDS).values():
             expect(f"peer {victim}:" in line, f"victim {victim}: {line}", job)
-            expect("does not answer: frozen" not in line or f"rank {victim} (does not answer" in line, line, job)
+            expect("is frozen" not in line or re.search(rf"rank {victim} \(pid \d+ on node\d\) is frozen", line), line, job)
             print("frozen", victim, line, flush=True)
+        causes = [job.error_of(rank)["root_cause"] for rank in others]
+        expect(all((cause["verdict"], cause["world_rank"]) == ("frozen", victim) for cause in causes), str(causes), job)
         os.kill(job.pid_of(victim), signal.SIGKILL)
         job.expect_end(statuses=(0, -signal.SIGKILL))
 
@@ -149,6 +161,9 @@ def cut(bed, program):
     for rank, line in heard.items():
         others = [r for r in range(4) if r // 2 != rank // 2]
         expect(any(f"peer {r}:" in line for r in others), line, job)
+        cause = job.error_of(rank)["root_cause"]
+        expect(cause["verdict"] == "unreachable" and cause["world_rank"] in others and f"is unreachable: {cause['reason']}" in line,
+               f"{cause} of {line}", job)
         print(line, flush=True)
     bed.heal(1)
     job.expect_end()

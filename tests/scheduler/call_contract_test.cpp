@@ -20,13 +20,14 @@ Call call_of(Collective collective, std::uint64_t count, std::uint32_t root = 0)
 }
 
 CallHistory history_of(const std::vector<Call>& calls) {
-  SubmittedCalls submitted;
+  record::GroupRecord record({});
+  SubmittedCalls submitted(record);
   std::uint32_t sequence = 0;
   for (const Call& call : calls) {
     const CallContract contract = contract_of(call, 5);
-    submitted.add(++sequence, submitted.digest_with(contract), contract);
+    submitted.add(++sequence, submitted.digest_with(contract), contract, {});
   }
-  return submitted.recent();
+  return submitted.recent(sequence);
 }
 
 }  // namespace

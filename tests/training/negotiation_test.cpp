@@ -2,6 +2,7 @@
 #include <chrono>
 #include <string>
 
+#include "runtime/training/batch_refusals.hpp"
 #include "runtime/training/coordinator.hpp"
 #include "runtime/training/fusion.hpp"
 #include "runtime/training/residuals.hpp"
@@ -22,7 +23,7 @@ TensorRequest allreduce(std::string name, std::vector<std::uint64_t> shape = {4}
 TensorRequest gather(std::string name, std::uint64_t rows) {
   TensorRequest request = allreduce(std::move(name), {3});
   request.signature.collective = Collective::allgather;
-  request.rows = {rows};
+  request.rows = rows;
   return request;
 }
 
@@ -61,11 +62,16 @@ TEST_CASE("requests of many ranks travel as one, and are read as they were writt
                     2,
                     SteadyClock::time_point(std::chrono::seconds(3)),
                     {}}};
+  joined.refusals = {{"step", "why", {2}}};
   merge(batch, joined);
+  RequestBatch refused;
+  refused.refusals = {{"step", "why", {1}}, {"step", "why else", {0}}};
+  merge(batch, refused);
   REQUIRE(batch.requests.size() == 3);
   CHECK(batch.requests[0].ranks == std::vector<std::uint32_t>{1});
   CHECK(batch.requests[1].ranks == std::vector<std::uint32_t>{0, 1});
-  CHECK(batch.requests[2].request.rows == std::vector<std::uint64_t>{7});
+  CHECK(batch.requests[2].request.rows == 7);
+  CHECK(batch.refusals == std::vector<BatchRefusal>{{"step", "why", {1, 2}}, {"step", "why else", {0}}});
   const std::string bytes = encode(batch);
   RequestBatch read;
   REQUIRE(decode(bytes, 3, read));
@@ -86,13 +92,16 @@ TEST_CASE("decisions are read as they were written") {
   list.responses.push_back(response_to(allreduce("a")));
   list.responses.push_back(response_to(gather("g", 1)));
   list.responses.back().rows = {1, 0, 5};
+  list.responses.push_back(response_to(gather("w", 1)));
   list.responses.back().code = StatusCode::mismatch;
   list.responses.back().message = "why";
   list.responses.back().peer = 2;
+  list.refused_batches = {"step"};
   list.last_joined_rank = 1;
   ResponseList read;
   REQUIRE(decode(encode(list), 3, read));
   CHECK(read == list);
+  CHECK_FALSE(decode(encode(list), 4, read));  // rows of 3 ranks
 }
 
 TEST_CASE("a tensor is decided once every rank has submitted it, in the order of completion") {
@@ -130,6 +139,18 @@ TEST_CASE("rows of an allgather come back by rank") {
   CHECK(list.responses[0].rows == std::vector<std::uint64_t>{2, 0, 2});
 }
 
+TEST_CASE("decisions on an alltoall are as long for many ranks as for two") {
+  const auto decided_bytes = [](std::uint32_t size) {
+    TensorRequest request = allreduce("x", {3});
+    request.signature.collective = Collective::alltoall;
+    Coordinator coordinator(size);
+    RequestBatch batch;
+    for (std::uint32_t rank = 0; rank < size; ++rank) merge(batch, from({rank}, {request}));
+    return encode(coordinator.decide(batch, kNow)).size();
+  };
+  CHECK(decided_bytes(512) == decided_bytes(2));
+}
+
 TEST_CASE("a batch is decided as a whole, also its failure") {
   Coordinator coordinator(2);
   RequestBatch batch = from({0, 1}, {in_batch("a", "step", 2)});
@@ -142,6 +163,54 @@ TEST_CASE("a batch is decided as a whole, also its failure") {
   REQUIRE(list.responses.size() == 2);
   CHECK(list.responses[0].code == StatusCode::mismatch);
   CHECK(list.responses[0].message == list.responses[1].message);
+}
+
+TEST_CASE("a rank's refusal takes the place of its batch") {
+  Coordinator coordinator(3);
+  RequestBatch refused;
+  refused.refusals = {{"step", "why", {1}}};
+  // Rank 1 has submitted a part of it before.
+  CHECK(coordinator.decide(from({1, 2}, {in_batch("a", "step", 2)}), kNow).responses.empty());
+  CHECK(coordinator.decide(refused, kNow).refused_batches.empty());
+  CHECK(coordinator.decide(from({2}, {in_batch("b", "step", 2)}), kNow).responses.empty());
+  const auto stalled = coordinator.stalled(kNow + std::chrono::seconds(1), {});
+  REQUIRE(stalled.size() == 2);
+  CHECK(stalled[1].missing == std::vector<std::uint32_t>{0});
+  const ResponseList list =
+      coordinator.decide(from({0}, {in_batch("a", "step", 2), in_batch("b", "step", 2)}), kNow);
+  CHECK(list.refused_batches == std::vector<std::string>{"step"});
+  REQUIRE(list.responses.size() == 2);
+  for (const TensorResponse& response : list.responses) {
+    CHECK(response.code == StatusCode::mismatch);
+    CHECK(response.peer == 1);
+    CHECK(response.message == "batch \"step\" was refused by rank 1 of 3: why");
+  }
+  CHECK(coordinator.is_empty());
+  // Refused by all, it has no tensors to answer.
+  refused.refusals = {{"step", "why", {0, 2}}, {"step", "why else", {1}}};
+  CHECK(coordinator.decide(refused, kNow).refused_batches.size() == 1);
+  CHECK(coordinator.is_empty());
+}
+
+TEST_CASE("refusals of a batch are announced one by one, those behind a batch under way once it has ended") {
+  BatchRefusals refusals(4);
+  refusals.add("step", "behind", true);
+  CHECK(refusals.take_due().empty());
+  CHECK_FALSE(refusals.holds("step"));
+  refusals.end_batches([](const std::string& /*batch*/) { return true; });
+  CHECK(refusals.take_due().empty());
+  refusals.end_batches([](const std::string& batch) { return batch != "step"; });
+  refusals.add("step", "next", false);
+  CHECK_FALSE(refusals.is_announced("step"));
+  CHECK(refusals.take_due() == std::vector<BatchRefusal>{{"step", "behind", {4}}});
+  CHECK(refusals.take_due().empty());
+  CHECK(refusals.is_announced("step"));
+  CHECK(refusals.holds("step"));
+  refusals.settle("another");
+  refusals.settle("step");
+  CHECK(refusals.take_due() == std::vector<BatchRefusal>{{"step", "next", {4}}});
+  refusals.settle("step");
+  CHECK_FALSE(refusals.holds("step"));
 }
 
 TEST_CASE("ranks that have joined are no longer waited for") {
@@ -199,11 +268,11 @@ TEST_CASE("a tensor that lacks ranks for too long is refused, with the rest of i
 TEST_CASE("the cache knows equal requests, says when one has changed, and forgets the least recent one") {
   ResponseCache cache(2);
   bool is_stale = false;
-  CHECK_FALSE(cache.find(allreduce("a"), 0, 2, &is_stale));
+  CHECK_FALSE(cache.find(allreduce("a"), 0, &is_stale));
   CHECK(cache.insert(response_to(allreduce("a"))) == 0U);
   CHECK(cache.insert(response_to(allreduce("b"))) == 1U);
-  CHECK(cache.find(allreduce("a"), 0, 2, &is_stale) == 0U);
-  CHECK_FALSE(cache.find(allreduce("a", {5}), 0, 2, &is_stale));
+  CHECK(cache.find(allreduce("a"), 0, &is_stale) == 0U);
+  CHECK_FALSE(cache.find(allreduce("a", {5}), 0, &is_stale));
   CHECK(is_stale);
   cache.touch(0);
   CHECK(cache.insert(response_to(allreduce("c"))) == 1U);
@@ -211,8 +280,8 @@ TEST_CASE("the cache knows equal requests, says when one has changed, and forget
   TensorResponse rows = response_to(gather("g", 0));
   rows.rows = {4, 6};
   CHECK(cache.insert(rows) == 0U);
-  CHECK(cache.find(gather("g", 6), 1, 2, &is_stale) == 0U);
-  CHECK_FALSE(cache.find(gather("g", 6), 0, 2, &is_stale));
+  CHECK(cache.find(gather("g", 6), 1, &is_stale) == 0U);
+  CHECK_FALSE(cache.find(gather("g", 6), 0, &is_stale));
   CHECK(ResponseCache(0).insert(response_to(allreduce("a"))) == std::nullopt);
 }
 

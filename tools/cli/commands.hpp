@@ -5,9 +5,12 @@
 namespace tutti::tool {
 
 int bench_command(int argc, char** argv);
+int doctor_command(int argc, char** argv);
 int explain_command(int argc, char** argv);
 int info_command(int argc, char** argv);
 int schedule_command(int argc, char** argv);
+int top_command(int argc, char** argv);
+int trace_command(int argc, char** argv);
 int tune_command(int argc, char** argv);
 int verify_command(int argc, char** argv);
 

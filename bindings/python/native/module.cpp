@@ -267,7 +267,7 @@ PYBIND11_MODULE(_native, module) {
   define_parts(group);
   define_work(module);
   define_queue(module);
-  define_world(module);
+  define_world(module, group);
   define_collectives(module, group);
   define_uneven_collectives(module, group);
   define_tensors(module);

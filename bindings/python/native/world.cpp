@@ -132,6 +132,24 @@ SharedGroup init(const py::object& comm, const py::object& store, const std::str
   return made;
 }
 
+// The successor of the default world becomes the default world.
+SharedGroup shrink(const SharedGroup& group, const std::vector<int>& left_out) {
+  SharedGroup made = guarded(*group, "shrink", [&] {
+    check_may_wait();
+    const EndOnInterrupt interrupts;
+    CommGroup successor;
+    {
+      const CommGroup handle = group->group();  // another thread may close the group meanwhile
+      const WithoutGil without;
+      successor = handle.shrink(left_out);
+    }
+    return std::make_shared<OpenGroup>(std::move(successor));
+  });
+  if (first_world() == group) first_world() = made;
+  group->close();
+  return made;
+}
+
 void finalize() {
   const SharedGroup last = std::exchange(first_world(), nullptr);
   if (last != nullptr) last->close();
@@ -147,7 +165,13 @@ const SharedGroup& world() {
   return group;
 }
 
-void define_world(py::module_& module) {
+void define_world(py::module_& module, py::class_<OpenGroup, SharedGroup>& group) {
+  group.def("shrink", &shrink,
+            "The group that goes on without its dead members and those of left_out: the survivors in their "
+            "old order, with ranks from 0. Every survivor calls it, with an equal list; also in a failed "
+            "group, any number of times, and if rank 0 died. Closes this group; its successor is the "
+            "default world if this group was. Arrays of calls that failed have undefined contents.",
+            py::arg("left_out") = std::vector<int>());
   module.def(
       "init", &init,
       "Join the job and return the group of all its ranks, which becomes the default world of this module. "

@@ -8,6 +8,6 @@ namespace tutti::python {
 // The first world that init() made, until it is closed. Raises NotInitializedError.
 const SharedGroup& world();
 // Adds init, finalize and the other functions of worlds.
-void define_world(py::module_& module);
+void define_world(py::module_& module, py::class_<OpenGroup, SharedGroup>& group);
 
 }  // namespace tutti::python

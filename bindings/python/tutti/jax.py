@@ -17,7 +17,7 @@ import threading
 
 import tutti
 
-__all__ = ["allgather", "allreduce", "alltoall", "broadcast", "install", "library", "reduce_scatter"]
+__all__ = ["Queue", "allgather", "allreduce", "alltoall", "broadcast", "grouped_allreduce", "install", "library", "reduce_scatter"]
 
 _held = []  # what native code refers to, for the life of the process
 
@@ -84,28 +84,41 @@ def _make_world():
 _COLLECTIVES = {"allreduce": 0, "broadcast": 1, "allgather": 3, "reduce_scatter": 4, "alltoall": 5}  # tutti_collective_t
 _OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "avg": 4}  # tutti_op_t
 _lock = threading.Lock()  # of the following
-_queues = {}  # group -> its _Queue
+_queues = {}  # group -> its Queue
 
 
-class _Queue:
-    """The named tensors of one group, as compiled computations refer to them."""
+class Queue:
+    """The named tensors of one group, as compiled computations refer to them. Operations take one in place of a group.
 
-    def __init__(self, group):
-        self.group = group
-        self.queue = tutti.TensorQueue(group)
+    tensors: a tutti.TensorQueue of the group that others use, too. None: a new one.
+    """
+
+    def __init__(self, group, tensors=None):
+        _register()
         add = _native().tutti_jax_add_queue
         add.argtypes, add.restype = [ctypes.c_void_p], ctypes.c_int64
-        self.number = add(self.queue.c_handle)
+        self.group = group
+        self._tensors = tutti.TensorQueue(group) if tensors is None else tensors
+        self.number = add(self._tensors.c_handle)
         self._count = 0
 
     @classmethod
     def of(cls, group):
         group = tutti.world() if group is None else group
+        if isinstance(group, cls):
+            return group
         with _lock:
             if group not in _queues:
-                _register()
                 _queues[group] = cls(group)
             return _queues[group]
+
+    def replace(self, group, tensors):
+        """Another group from now on, also for what is compiled."""
+        replace = _native().tutti_jax_replace_queue
+        replace.argtypes, replace.restype = [ctypes.c_int64, ctypes.c_void_p], None
+        _held.append(self._tensors)  # a computation may be submitting to it
+        self.group, self._tensors = group, tensors
+        replace(self.number, tensors.c_handle)
 
     def next_name(self, collective):
         with _lock:
@@ -120,21 +133,25 @@ def _register():
     jax.ffi.register_ffi_target("tutti_jax_operation", jax.ffi.pycapsule(_native().tutti_jax_operation), platform="cpu")
 
 
-def _call(collective, x, rows, queue, name, op="sum", root=0):
-    """One operation; `rows` is the first dimension of its result, None: all is as in x."""
+def _call_all(collective, arrays, rows, queue, name, op="sum", root=0):
+    """One operation for all arrays; `rows` is the first dimension of each result, None: all is as in the array."""
     import jax  # pylint: disable=import-outside-toplevel
     import numpy  # pylint: disable=import-outside-toplevel
 
-    shape = x.shape if rows is None else (rows, *x.shape[1:])
+    results = [jax.ShapeDtypeStruct(x.shape if rows is None else (rows, *x.shape[1:]), x.dtype) for x in arrays]
     method = "broadcast_all" if rows is None else "sequential"
-    return jax.ffi.ffi_call("tutti_jax_operation", jax.ShapeDtypeStruct(shape, x.dtype), has_side_effect=True, vmap_method=method)(
-        x,
+    return jax.ffi.ffi_call("tutti_jax_operation", results, has_side_effect=True, vmap_method=method)(
+        *arrays,
         collective=numpy.int64(_COLLECTIVES[collective]),
         op=numpy.int64(_OPS[op]),
         root=numpy.int64(root),
         name=name,
         queue=numpy.int64(queue.number),
     )
+
+
+def _call(collective, x, *arguments, **options):
+    return _call_all(collective, [x], *arguments, **options)[0]
 
 
 def _differentiable(function, x, name, backward):
@@ -149,7 +166,7 @@ def _differentiable(function, x, name, backward):
 def _prepared(collective, x, group, name):
     import jax.numpy as jnp  # pylint: disable=import-outside-toplevel
 
-    queue = _Queue.of(group)
+    queue = Queue.of(group)
     return jnp.asarray(x), queue, name or queue.next_name(collective)
 
 
@@ -165,14 +182,25 @@ def allreduce(x, op="sum", *, group=None, name=None):
 
     "sum" and "avg" have a derivative: the same operation on the cotangents, which is that of the sum of all ranks' losses.
     """
-    x, queue, name = _prepared("allreduce", x, group, name)
+    return grouped_allreduce([x], op, group=group, name=name)[0]
+
+
+def grouped_allreduce(arrays, op="sum", *, group=None, name=None):
+    """As allreduce() of each array of a list, communicated together or not at all. Returns a list."""
+    import jax.numpy as jnp  # pylint: disable=import-outside-toplevel
+
     if op not in _OPS:
         raise ValueError(f"tutti.jax.allreduce: op: expected one of {', '.join(_OPS)}, not {op!r}")
+    arrays = [jnp.asarray(x) for x in arrays]
+    if not arrays:
+        return []
+    queue = Queue.of(group)
+    name = name or queue.next_name("allreduce")
 
-    def reduce(value, its_name):
-        return _call("allreduce", value, None, queue, its_name, op=op)
+    def reduce(values, its_name):
+        return list(_call_all("allreduce", values, None, queue, its_name, op=op))
 
-    return _differentiable(reduce, x, name, reduce) if op in ("sum", "avg") else reduce(x, name)
+    return _differentiable(reduce, arrays, name, reduce) if op in ("sum", "avg") else reduce(arrays, name)
 
 
 def allgather(x, *, group=None, name=None):

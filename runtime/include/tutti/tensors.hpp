@@ -42,14 +42,15 @@ struct TensorCall {
   int root = 0;            // of broadcast
   double prescale = 1;     // each input is multiplied by it, in the dtype
   double postscale = 1;    // and the result
-  Counts splits = {};      // alltoall: rows for each rank; empty: equal parts
+  Counts splits = {};  // alltoall: rows for each rank, which may change from call to call; empty: equal parts
   // Gives the output where its length follows from other ranks (allgather, alltoall, reduce_scatter): called
   // once all ranks are ready, by the queue's thread, with the rows that come from each rank (reduce_scatter:
   // of this rank). Must not wait. An exception, or null for more than no bytes, fails the operation on this
   // rank alone (on GPUs: the queue on all ranks). Unset: `output` is long enough.
   std::function<void*(std::span<const std::uint64_t> rows)> allocate = {};
   int priority = 0;  // the greatest first, with TUTTI_PRIORITY=direct
-  // Tensors of one batch are communicated together; each names the batch and how many there are.
+  // Tensors of one batch are communicated together; each names the batch and how many there are. One thread submits
+  // them one after the other. Where one is refused, the batch fails on all ranks: do not submit the rest of it.
   std::string_view batch = {};
   std::uint32_t batch_size = 0;
   bool will_wait = false;  // the caller waits at once: negotiate without a pause

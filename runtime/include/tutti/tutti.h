@@ -106,6 +106,14 @@ tutti_status_t tutti_group_close_stream(tutti_group_t group, int number);
 tutti_status_t tutti_group_abort(tutti_group_t group, const char* why);
 // Why the group has failed, as every operation returns it, with its text; OK while it works. Never waits.
 tutti_status_t tutti_group_failure(tutti_group_t group);
+// Sets *successor to the group that goes on without its dead members and those of `left_out` (NULL with a count of 0:
+// none): the survivors in their old order, with ranks from 0. Collective over the survivors, which give equal lists.
+// Works in a failed group and in a sound one, any number of times, and also if rank 0 died. The old group ends here,
+// but its handle must still be closed. Groups and streams made of it do not follow. Buffers of operations that failed
+// have undefined contents on every rank. Blocks; one thread of a rank at a time. Errors: TIMEOUT naming members that
+// are alive and have not called it; REFUSED if the others left this rank out or took it for dead.
+tutti_status_t tutti_group_shrink(tutti_group_t group, const int* left_out, size_t left_out_count,
+                                  tutti_group_t* successor);
 
 // -- collectives, blocking ----------------------------------------------------------------------------------
 // options may be NULL.

@@ -271,6 +271,30 @@ class CommGroup {
   // Fails the group on all ranks; every pending and later operation throws this message.
   void abort(const std::string& why) const;
 
+  // The group that goes on without its dead members and those `left_out`: the survivors in their old order, with
+  // ranks from 0. Collective over the survivors, which give equal lists. Works in a failed group and in a sound one,
+  // any number of times, and also if rank 0 died. Members agree through the lowest rank that is alive. If a member
+  // dies meanwhile, they agree anew, so all survivors get the same group. This group ends here: its later operations
+  // fail with StatusCode::aborted, or as it failed, and its memory is free once its last handle ends. Groups and
+  // streams made of it do not follow; make them anew. A member that has closed its groups counts as dead.
+  // Buffers of operations that failed have undefined contents on every rank. Errors: timeout naming members that
+  // are alive and have not called it within the group's timeout; refused if the others left this rank out or took it
+  // for dead; unsupported across nodes if a node cannot be reached. Blocks; one thread of a rank at a time. Cost:
+  // see docs/elastic.md.
+  CommGroup shrink(std::span<const int> left_out = {}) const;
+  // The group with processes that have called tutti::join() with an invitation of it; they get the highest ranks.
+  // With a new_size, waits until there are so many members; 0: admits those that wait. Otherwise as shrink(), also
+  // for members that have died: so many more processes are admitted. Errors besides those of shrink(): timeout if
+  // too few processes want to join, of whom none is admitted then.
+  CommGroup grow(int new_size = 0) const;
+  // Both at once: the survivors without `left_out`, and processes that join, up to new_size members. If more members
+  // than new_size survive, all of them stay.
+  CommGroup reconfigure(int new_size = 0, std::span<const int> left_out = {}) const;
+  // Text with which a process can join this group by tutti::join(), while one of its first 8 members lives. A
+  // successor takes it, too. It holds the addresses of these members and the secret of the job: whoever has it can
+  // join. No communication.
+  std::string invitation() const;
+
   struct [[gnu::visibility("hidden")]] Impl;  // for the implementation
   explicit CommGroup(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 
@@ -312,6 +336,11 @@ struct InitOptions {
 // invalid_argument naming the variable or option, or the setting on which ranks differ; timeout naming who
 // did not arrive; refused.
 CommGroup init(const InitOptions& options = {});
+// Joins a running group by its invitation, and returns the successor of that group, once its members have called grow()
+// or reconfigure(). The settings of the environment must fit theirs, as in init(). Waits up to `timeout`, which is that
+// of the group, too; 0: TUTTI_TIMEOUT. Errors: invalid_argument for another text, or for a setting that differs;
+// timeout if the members do not admit this process; refused, for another build.
+CommGroup join(std::string_view invitation, std::chrono::milliseconds timeout = std::chrono::milliseconds(0));
 // Text that identifies a job. One process makes it and hands it to all ranks. Any process that has it can
 // join.
 std::string make_unique_id();

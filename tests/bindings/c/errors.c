@@ -32,6 +32,7 @@ static void null_handles(void) {
   CHECK_CLOSED(tutti_group_create_tagged(NULL, NULL, 0, "tag", &part));
   CHECK_CLOSED(tutti_group_stream(NULL, 0, &part));
   CHECK_CLOSED(tutti_group_abort(NULL, "never"));
+  CHECK_CLOSED(tutti_group_shrink(NULL, NULL, 0, &part));
   CHECK_CLOSED(tutti_alloc(8, NULL, &memory));
   CHECK_CLOSED(tutti_free(&x, NULL));
   CHECK_CLOSED(tutti_register_buffer(&x, sizeof x, NULL, &buffer));
@@ -43,6 +44,7 @@ static void null_handles(void) {
   CHECK_NOWHERE(tutti_init(NULL, NULL));
   CHECK_NOWHERE(tutti_make_unique_id(NULL));
   CHECK_NOWHERE(tutti_group_split(world, 0, 0, NULL));
+  CHECK_NOWHERE(tutti_group_shrink(world, NULL, 0, NULL));
   CHECK_NOWHERE(tutti_iallreduce(&x, &y, 1, TUTTI_I32, TUTTI_SUM, world, NULL, NULL));
   CHECK_NOWHERE(tutti_alloc(8, world, NULL));
   CHECK_NOWHERE(tutti_register_buffer(&x, sizeof x, world, NULL));
@@ -99,6 +101,8 @@ static void wrong_arguments(void) {
   CHECK_INVALID(tutti_allreduce(x, y, SIZE_MAX, TUTTI_I32, TUTTI_SUM, world, NULL), "more bytes");
   CHECK_INVALID(tutti_group_create(world, stranger, 1, &part), "7 is no rank");
   CHECK_INVALID(tutti_group_create(world, NULL, 1, &part), "ranks: a null pointer");
+  CHECK_INVALID(tutti_group_shrink(world, stranger, 1, &part), "7 is no rank");
+  CHECK_INVALID(tutti_group_shrink(world, NULL, 1, &part), "left_out: a null pointer");
   CHECK_INVALID(tutti_free(x, world), "not from tutti::alloc");
   tutti_buffer_t buffer = NULL;
   CHECK_INVALID(tutti_register_buffer(x, sizeof x, world, &buffer), "expected memory of a GPU");
@@ -264,6 +268,25 @@ static void failures_are_told(void) {
   tutti_group_close(&stream);
 }
 
+// Rank 0 stays behind, and the others follow one of them.
+static void survivors_go_on(void) {
+  const int first = 0;
+  int x = rank, y = -1, size = tutti_group_size(world);
+  tutti_group_t part = NULL, rest = NULL;
+  CHECK_OK(tutti_group_split(world, 0, 0, &part));
+  if (rank != 0 || size == 1) {
+    CHECK_OK(tutti_group_shrink(part, &first, size == 1 ? 0 : 1, &rest));
+    CHECK(tutti_group_rank(rest) == (size == 1 ? 0 : rank - 1));
+    CHECK(tutti_group_size(rest) == (size == 1 ? 1 : size - 1));
+    CHECK_OK(tutti_allreduce(&x, &y, 1, TUTTI_I32, TUTTI_SUM, rest, NULL));
+    CHECK(y == size * (size - 1) / 2);
+    CHECK_FAILS(tutti_barrier(part, NULL), TUTTI_ABORTED, "has a successor");
+    tutti_group_close(&rest);
+  }
+  tutti_group_close(&part);
+  CHECK_OK(tutti_barrier(world, NULL));
+}
+
 static void failures_of_groups(void) {
   int x[4] = {1, 2, 3, 4}, y[4];
   tutti_group_t part = NULL;
@@ -317,6 +340,7 @@ int main(void) {
   unfinished();
   failures_are_told();
   failures_of_groups();
+  survivors_go_on();
   deadline();
   CHECK_OK(tutti_barrier(world, NULL));
   tutti_group_close(&world);

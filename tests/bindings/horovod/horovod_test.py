@@ -1,4 +1,4 @@
-"""hvd.run(), the digits with 1, 2 and 4 ranks that share each batch (equal loss curves within 1e-5), and with bf16 on the wire.
+"""hvd.run(), ranks that are lost, the digits with 1, 2 and 4 ranks that share each batch (equal loss curves within 1e-5), and with bf16 on the wire.
 
 usage: horovod_test.py --run TUTTI
 """
@@ -36,6 +36,16 @@ def train(tool, **variables):
     return float(re.search(r"([0-9.]+) % of", lines).group(1)), lines
 
 
+def lose(tool, ranks_and_steps, **variables):
+    """Four ranks train; those that are named kill themselves, and the others go on."""
+    words = [f"{rank}:{step}" for rank, step in ranks_and_steps.items()]
+    command = [tool, "run", "-n", "4", "--min-np", "2", "--no-prefix", sys.executable, PROGRAM, "elastic", *words]
+    job = subprocess.run(command, env={**os.environ, **variables}, check=False, timeout=200, stdout=subprocess.PIPE, text=True)
+    left = [rank for rank in range(4) if rank not in ranks_and_steps]
+    expected = [f"{rank} went on as {place} of {len(left)}" for place, rank in enumerate(left)]
+    assert job.returncode == 0 and sorted(job.stdout.splitlines()) == expected, f"exit status {job.returncode}: {job.stdout}"
+
+
 def sum_of_ranks(own):
     hvd.init()
     return int(hvd.allreduce(numpy.array([hvd.rank()]), op=hvd.Sum)[0]) + own
@@ -47,6 +57,8 @@ def main():
     tool = parser.parse_args().run
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(tool), os.environ["PATH"]])
     assert hvd.run(sum_of_ranks, args=(5,), np=3) == [8, 8, 8]
+    lose(tool, {1: 7})
+    lose(tool, {0: 7, 2: 18}, TUTTI_TRANSPORTS="tcp")
     alone = losses(tool, 1)
     assert alone[-1] < 0.5 * alone[0], f"nothing was learned: {alone[0]} to {alone[-1]}"
     for ranks in (2, 4):

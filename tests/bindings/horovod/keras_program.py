@@ -66,6 +66,18 @@ def check_equal_to_one_process():
         expect_close([numpy.array(history.history["loss"])], [numpy.array(expected.history["loss"])], f"{kind}: loss")
 
 
+def check_later_job():
+    """A step that was compiled in one job goes on in the next. Gradients may be narrow on their way."""
+    alone = compiled(classifier(), keras.optimizers.SGD(0.05))
+    fit_alone(alone, epochs=4)
+    model = compiled(classifier(), hvd.DistributedOptimizer(keras.optimizers.SGD(0.05), compression=hvd.Compression.fp16))
+    fit(model)
+    hvd.shutdown()
+    hvd.init()
+    fit(model)
+    expect_close(model.get_weights(), alone.get_weights(), "weights after a second job", 1e-3)
+
+
 def check_local_and_passes():
     """Gradients of local layers stay each rank's; those of several passes are added up."""
     model = classifier()
@@ -191,6 +203,7 @@ def main():
     hvd.init()
     print(keras.__version__, keras.backend.backend())
     check_equal_to_one_process()
+    check_later_job()
     check_local_and_passes()
     check_loss_scale()
     check_saving()

@@ -139,7 +139,7 @@ def check_process_sets():
     assert hvd.remove_process_set(odd) and not hvd.remove_process_set(odd)
     assert odd.process_set_id is None and not hvd.remove_process_set(hvd.global_process_set)
     third = hvd.add_process_set([0])
-    assert third.process_set_id == 3 and third.size() == 1 and third.rank() == (0 if hvd.rank() == 0 else -1)
+    assert third.process_set_id == 2 and third.size() == 1 and third.rank() == (0 if hvd.rank() == 0 else -1)
     hvd.barrier()
 
 

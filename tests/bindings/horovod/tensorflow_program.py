@@ -118,6 +118,74 @@ def check_gradients_of_integers():
             expect(session.run(gradient), [expected] * size, f"gradient of {what} beside integers")
 
 
+def check_gradients_in_graph_of_version_1():
+    """A rank's graph keeps the collectives of a gradient that is constant on this rank: the others wait for them."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        values = tf.ones([3]) * (hvd.rank() + 1.0)
+        for function, expected in ((lambda x: hvd.broadcast(x, 0), float(hvd.rank() == 0)), (hvd.allgather, 1.0)):
+            [gradient] = tf.gradients(function(values), [values])
+            expect(session.run(gradient), [expected] * 3, "gradient in a graph")
+
+
+def adasum_of(vectors):
+    """Of a power of two vectors, pair by pair."""
+    while len(vectors) > 1:
+        pairs = list(zip(vectors[::2], vectors[1::2]))
+        vectors = [a * (1 - a @ b / (2 * (a @ a))) + b * (1 - a @ b / (2 * (b @ b))) for a, b in pairs]
+    return vectors[0]
+
+
+def check_adasum():
+    size, rank = hvd.size(), hvd.rank()
+    if size & (size - 1):
+        expect_error(NotImplementedError, ["power of 2"], hvd.allreduce, tf.ones(3), op=hvd.Adasum)
+        return
+    vectors = numpy.random.RandomState(0).rand(2, size, 6)
+    expected = [adasum_of(list(vector)) for vector in vectors]
+    for dtype in FLOATS:
+        mine = [tf.cast(vector[rank].reshape(2, 3), dtype) for vector in vectors]
+        for reduced in in_both_modes(lambda mine=mine: hvd.grouped_allreduce(mine, op=hvd.Adasum, postscale_factor=2.0)):
+            for tensor, vector in zip(reduced, expected):
+                assert tensor.dtype == dtype and tensor.shape == (2, 3)
+                tolerance = 1e-6 if dtype.size > 2 else 3e-2
+                assert numpy.allclose(tf.cast(tensor, tf.float64), 2 * vector.reshape(2, 3), tolerance), f"Adasum of {dtype}: {tensor}"
+
+    def gradient():
+        tensor = tf.ones([3])
+        with tf.GradientTape() as tape:
+            tape.watch(tensor)
+            result = hvd.allreduce(tensor, op=hvd.Adasum)
+        return tape.gradient(result, tensor, tf.one_hot(rank, 3))
+
+    for result in in_both_modes(gradient):
+        expect(result, [float(i < size) for i in range(3)], "gradient of Adasum: these are orthogonal, and add up")
+
+
+def check_adasum_optimizer():
+    """Changes of ranks that are orthogonal add up: after each step, or after two."""
+    v1 = tf.compat.v1
+    rank, size = hvd.rank(), hvd.size()
+    variable = tf.Variable(tf.fill([size], 5.0))
+    optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), op=hvd.Adasum)
+    for _ in range(2):
+        optimizer.apply_gradients([(tf.one_hot(rank, size), variable)])
+    expect(variable, [3.0] * size, "variable after two eager steps")
+    for passes, use_resource in ((1, True), (1, False), (2, True)):
+        with tf.Graph().as_default(), v1.Session() as session:
+            weight = v1.get_variable("weight", initializer=tf.fill([size], 5.0), use_resource=use_resource)
+            optimizer = hvd.DistributedOptimizer(
+                v1.train.GradientDescentOptimizer(1.0), op=hvd.Adasum, backward_passes_per_step=passes, compression=hvd.Compression.fp16
+            )
+            train = optimizer.minimize(weight[rank], var_list=[weight])
+            session.run([v1.global_variables_initializer(), v1.local_variables_initializer()])
+            own = numpy.arange(size) == rank
+            for step in range(1, 5):
+                session.run(train)
+                expected = 5.0 - step if step % passes == 0 else 5.0 - (step - 1) - own
+                expect(session.run(weight), expected * numpy.ones(size), f"weight after {step} steps")
+
+
 def check_orders():
     """Two operations without a control dependency, which ranks build in different orders."""
     names = ["first", "second"] if hvd.rank() % 2 == 0 else ["second", "first"]
@@ -146,6 +214,30 @@ def check_errors():
     compiled = tf.function(lambda: hvd.allreduce(tf.ones(1)), jit_compile=True)
     expect_error(tf.errors.OpError, ["XLA cannot compile", "take jit_compile=True"], compiled)
     expect(hvd.allreduce(tf.ones(1), op=hvd.Sum), [hvd.size()], "after errors")
+
+
+def check_group_in_loop():
+    """Two iterations of a loop submit a group under one name: the second one is right or an error on all ranks. None waits for ever."""
+    v1 = tf.compat.v1
+    v1.disable_control_flow_v2()  # whose iterations follow each other where they have a collective
+    with tf.Graph().as_default(), v1.Session() as session:
+
+        def body(i, sums):
+            first, second = hvd.grouped_allreduce([tf.ones(3), tf.ones(2)], op=hvd.Sum, name="pair of an iteration")
+            return i + 1, sums.write(i, tf.concat([first, second], 0))
+
+        loop = tf.while_loop(lambda i, _: i < 2, body, (0, tf.TensorArray(tf.float32, size=2)), parallel_iterations=2)[1].stack()
+        is_refused = v1.placeholder(tf.float32)
+        refusals = hvd.allreduce(is_refused, op=hvd.Sum, name="refusals")
+        for _ in range(20):
+            refused = 0
+            try:
+                expect(session.run(loop), [[hvd.size()] * 5] * 2, "groups of a loop")
+            except (tf.errors.InvalidArgumentError, tf.errors.FailedPreconditionError) as error:
+                assert "under way" in error.message, error.message
+                refused = 1
+            expect(session.run(refusals, {is_refused: refused}), refused * hvd.size(), "ranks whose group was refused")
+    v1.enable_control_flow_v2()
 
 
 def check_sets():
@@ -395,8 +487,11 @@ PARTS = {
         check_shapes,
         check_gradients,
         check_gradients_of_integers,
+        check_gradients_in_graph_of_version_1,
+        check_adasum,
         check_orders,
         check_errors,
+        check_group_in_loop,
         check_sets,
         check_end,
         check_fork,
@@ -406,6 +501,8 @@ PARTS = {
         check_slices,
         check_objects,
         check_optimizer_of_keras,
+        check_adasum,
+        check_adasum_optimizer,
         check_batch_norm,
         check_elastic,
         check_elastic_state_of_keras,

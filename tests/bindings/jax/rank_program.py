@@ -130,6 +130,13 @@ def test_operations():
     scaled = jax.grad(lambda x: tutti.jax.broadcast(x, 1)[0] * jnp.float32(np.inf))(jnp.ones(1))
     expect(scaled, [np.inf if RANK == 1 else 0], "gradient of a broadcast that is infinite")
     expect(tutti.jax.allreduce(jnp.float32(RANK), "max"), SIZE - 1, "of a scalar")
+    pair = [jnp.full((2, 3), RANK + 1.0), jnp.arange(5) + RANK]
+    for wrap in (lambda function: function, jax.jit):
+        floats, numbers = wrap(tutti.jax.grouped_allreduce)(pair)
+        expect(floats, np.full((2, 3), SIZE * (SIZE + 1) / 2), "the first of a group")
+        expect(numbers, SIZE * np.arange(5) + sum(range(SIZE)), "the second of a group")
+    both = jax.jit(jax.grad(lambda x: sum(part.sum() for part in tutti.jax.grouped_allreduce([x, x * 2], "avg"))))
+    expect(both(jnp.ones(3) * RANK), np.full(3, 3), "gradient of a group")
     expect(jax.vmap(tutti.jax.allreduce)(jnp.ones((3, 2))), np.full((3, 2), SIZE), "vmap")
     for dtype in ("bfloat16", "float16", "int8", "uint32", "complex64"):
         got = tutti.jax.allreduce(jnp.arange(5).astype(dtype))

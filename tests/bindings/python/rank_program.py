@@ -451,6 +451,21 @@ class Groups(RankTest):
             print(group.rank)
         group.close()
 
+    def test_shrink(self):
+        world = tutti.init()
+        if world.rank == 0 and world.size > 1:
+            world.close()
+            return
+        rest = world.shrink([0] if world.size > 1 else [])
+        self.assertFalse(world.is_open)
+        self.assertEqual(rest.size, max(1, tutti.size() - 1))
+        total = numpy.full(1000, rest.rank)
+        rest.allreduce(total)
+        self.assertEqual(set(total), {rest.size * (rest.size - 1) // 2})
+        with self.assertRaisesRegex(tutti.InvalidArgumentError, "is no rank of the group"):
+            rest.shrink([rest.size])
+        rest.close()
+
     def test_second_world(self):
         own = tutti.init()
         self.expect(own.allreduce(numpy.ones(1)), self.size)

@@ -97,7 +97,7 @@ void add_call_options(ArgumentParser& app, BenchOptions& o, Words& w) {
   Argument workload =
       app.add_option("--workload", o.workload,
                      "the gradients of a model instead of sizes: resnet50, resnet50v2, vgg16, inception3, "
-                     "resnet101, bert or a CSV file");
+                     "resnet101, alexnet, bert or a CSV file");
   Argument step =
       app.add_flag("--step", o.is_step,
                    "training steps of the workload: a thread makes gradients in backward order, "

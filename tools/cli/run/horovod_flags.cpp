@@ -13,8 +13,7 @@ namespace tutti {
 namespace {
 
 constexpr std::string_view kElastic = "HOROVOD_ELASTIC";
-constexpr std::string_view kCannotChange = "ranks neither join nor leave a running job";
-constexpr std::string_view kMustEqual = "must equal -np: ranks neither join nor leave a running job";
+constexpr std::string_view kNoneJoins = "no rank joins a running job";
 constexpr int kMostSeconds = 86400;
 
 Status say(RunOptions& options, const RunFlag& flag, std::string_view) {
@@ -68,7 +67,7 @@ Status set_rank_bound(RunOptions& options, const RunFlag&, std::string_view valu
 }
 
 Status refuse_elastic(RunOptions&, const RunFlag&, std::string_view) {
-  return unsupported(fmt::format("{}; name the hosts by -H or --hostfile", kCannotChange));
+  return unsupported(fmt::format("{}; name the hosts by -H or --hostfile", kNoneJoins));
 }
 
 Status set_start_timeout(RunOptions& options, const RunFlag&, std::string_view value) {
@@ -176,9 +175,11 @@ constexpr RunFlag kHorovodFlags[] = {
     {"--check-build -cb", 0, set_flag<&RunOptions::wants_check_build>,
      "shows which frameworks and operations there are"},
     {"--version -v", 0, set_flag<&RunOptions::wants_version>, "shows the version"},
-    {"--min-np --min-num-proc", 1, set_rank_bound<&RunOptions::min_ranks>, kMustEqual},
-    {"--max-np --max-num-proc", 1, set_rank_bound<&RunOptions::max_ranks>, kMustEqual},
-    {"--host-discovery-script", 1, refuse_elastic, "refused: ranks neither join nor leave a running job"},
+    {"--min-np --min-num-proc", 1, set_rank_bound<&RunOptions::min_ranks>,
+     "the job goes on without ranks that fail as long as so many are left; on one machine"},
+    {"--max-np --max-num-proc", 1, set_rank_bound<&RunOptions::max_ranks>,
+     "no effect above -np: no rank joins a running job"},
+    {"--host-discovery-script", 1, refuse_elastic, "refused: no rank joins a running job"},
     without_elastic("--slots-per-host"),
     without_elastic("--elastic-timeout"),
     without_elastic("--reset-limit"),

@@ -31,12 +31,8 @@ namespace {
 
 constexpr int kNotFoundStatus = 127;
 constexpr int kNotExecutableStatus = 126;
-constexpr int kSignalStatusBase = 128;
 // How long output is still read once every process of the job is gone; a pipe may be held by a stranger.
 constexpr std::chrono::milliseconds kDrain{500};
-// How long processes that ranks have left may take to end by themselves.
-constexpr std::chrono::milliseconds kLeftoverGrace{200};
-constexpr timespec kLeftoverPause{0, 5'000'000};
 // How often a job in the background looks whether it may read the terminal again.
 constexpr int kTerminalPauseMs = 500;
 
@@ -397,101 +393,6 @@ void Job::suspend() {
   ::raise(SIGSTOP);
   if (kill_at_) *kill_at_ += Clock::now() - stopped;
   pass_on(SIGCONT);
-}
-
-// Of the ranks that ended between two polls, one killed by a signal is the cause: the others exit with an
-// error because their peer is gone.
-void Job::note_end(int rank, int wait_status, std::optional<Cause>& worst) const {
-  const pid_t pid = ranks_[static_cast<std::size_t>(rank)].pid;
-  Cause cause{rank, 0, false, {}};
-  if (WIFSIGNALED(wait_status)) {
-    const int signal = WTERMSIG(wait_status);
-    cause.exit_status = kSignalStatusBase + signal;
-    cause.is_signal = true;
-    cause.text = fmt::format("{} (pid {}) killed by signal {} ({}){}", name_of(rank), pid, signal,
-                             ::strsignal(signal), WCOREDUMP(wait_status) ? ", core dumped" : "");
-  } else if (WEXITSTATUS(wait_status) != 0) {
-    cause.exit_status = WEXITSTATUS(wait_status);
-    cause.text = fmt::format("{} (pid {}) ended with exit status {}", name_of(rank), pid, cause.exit_status);
-  } else {
-    return;
-  }
-  if (!worst || (cause.is_signal && !worst->is_signal)) worst = std::move(cause);
-}
-
-void Job::reap() {
-  std::optional<Cause> worst;
-  int wait_status = 0;
-  pid_t pid = 0;
-  while ((pid = ::waitpid(-1, &wait_status, WNOHANG)) > 0) {
-    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (ranks_[rank].pid != pid || !ranks_[rank].is_running) continue;
-      ranks_[rank].is_running = false;
-      note_end(static_cast<int>(rank), wait_status, worst);
-    }
-  }
-  // The process that reaped our children kept their statuses.
-  if (pid < 0 && errno == ECHILD && has_running_rank()) {
-    for (Rank& rank : ranks_) rank.is_running = false;
-    if (!worst) worst = Cause{-1, 1, false, "ranks have ended, but the system did not tell how"};
-  }
-  if (!worst || cause_) return;
-  cause_ = std::move(worst);
-  // Everything the rank had printed is in its pipe by now: let it appear before the verdict.
-  output_.read_available();
-  const auto running =
-      std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.is_running; });
-  output_.say(fmt::format("tutti run: {}{}", cause_->text,
-                          running > 0 ? fmt::format("; ending the other {} ({} running)",
-                                                    has_parts() ? "parts" : "ranks", running)
-                                      : std::string()));
-  end_job();
-}
-
-// -- the end ------------------------------------------------------------------------------------------------
-
-void Job::signal_ranks(int signal) const {
-  for (const Rank& rank : ranks_) {
-    // The leader is not reaped yet, so neither its number nor its group can belong to anybody else.
-    if (rank.is_running) ::kill(-rank.pid, signal);
-  }
-}
-
-void Job::end_job() {
-  for (OwnedFd& input : part_inputs_) input.reset();  // a signal would not cross to another machine
-  if (!has_parts()) signal_ranks(SIGTERM);
-  signal_ranks(SIGCONT);  // a stopped rank cannot die of SIGTERM
-  // A part has the grace for its own ranks first.
-  constexpr std::chrono::seconds kPartTime{2};
-  const Clock::duration grace = has_parts() ? options_.grace + kPartTime : Clock::duration(options_.grace);
-  if (!kill_at_) kill_at_ = Clock::now() + grace;
-}
-
-// Everything the ranks started and left behind is our child by now. Children we had before the job (a shell
-// may exec us with some) are not ours to end. After an orderly end each is named: somebody may miss it.
-void Job::kill_leftovers() {
-  const Clock::time_point until = Clock::now() + kLeftoverGrace;
-  for (;;) {
-    std::vector<pid_t> children = list_children();
-    std::erase_if(children, [this](pid_t pid) {
-      return std::find(strangers_.begin(), strangers_.end(), pid) != strangers_.end() ||
-             ::waitpid(pid, nullptr, WNOHANG) == pid;
-    });
-    if (children.empty()) return;
-    if (!cause_ && Clock::now() < until) {
-      ::nanosleep(&kLeftoverPause, nullptr);
-      continue;
-    }
-    for (const pid_t pid : children) {
-      const std::string leftover = cause_ ? std::string() : describe_leftover(pid);
-      if (!leftover.empty()) output_.say(fmt::format("tutti run: {}; it ends with the job", leftover));
-      ::kill(pid, SIGKILL);
-    }
-    for (const pid_t pid : children) {
-      while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-      }
-    }
-  }
 }
 
 int run_job(const RunOptions& options) { return Job(options).run(); }

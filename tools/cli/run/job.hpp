@@ -31,11 +31,14 @@ class Job {
  private:
   using Clock = std::chrono::steady_clock;
 
+  static constexpr int kSignalStatusBase = 128;
+
   struct Rank {
     pid_t pid = -1;
     bool is_running = false;
+    bool has_failed = false;
   };
-  // Why the job is being ended: the rank that failed first and the status we return.
+  // A failure of a rank. The one that ends the job gives the status we return.
   struct Cause {
     int rank = -1;
     int exit_status = 0;
@@ -71,7 +74,8 @@ class Job {
   void pass_on(int signal);
   void suspend();
   void reap();
-  void note_end(int rank, int wait_status, std::optional<Cause>& worst) const;
+  std::optional<Cause> failure_of(int rank, int wait_status) const;
+  void judge(const std::vector<Cause>& failures);
   void end_job();  // SIGTERM now, SIGKILL after the grace
   void signal_ranks(int signal) const;
   void kill_leftovers();

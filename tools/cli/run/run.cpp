@@ -45,6 +45,8 @@ constexpr std::string_view kHelp =
     "  --report-bindings  say on standard error where each rank is bound\n"
     "  --no-prefix        pass output through untouched instead of writing \"[rank] \" before each line\n"
     "  --grace SECONDS    time from SIGTERM to SIGKILL when the job is ended (default 5)\n"
+    "  --min-np N         go on without ranks that fail as long as N are left; on one machine (default: "
+    "all)\n"
     "  --horovod          `import horovod` means tutti, as under `tutti horovodrun`, whose options are "
     "taken, too\n"
     "\n"

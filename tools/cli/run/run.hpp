@@ -57,7 +57,7 @@ struct RunOptions {
   bool is_verbose = false;
   int ssh_port = 0, ssh_connect_seconds = 0;  // 0: ssh decides
   std::string ssh_identity;
-  int min_ranks = 0, max_ranks = 0;  // 0: not given
+  int min_ranks = 0, max_ranks = 0;  // 0: not given; a job with fewer than min_ranks ends
   bool wants_check_build = false;
   bool wants_version = false;
 };
@@ -66,11 +66,12 @@ constexpr int kMostJobRanks = 1 << 20;
 
 // Reads what follows the word `run` or `horovodrun`: options up to the first word that is none, then the program.
 // Without -n there are as many ranks as CPUs this process may use, or slots of the hosts; horovodrun insists on it.
-// Errors: invalid_argument naming the option; unsupported for jobs whose size changes.
+// Errors: invalid_argument naming the option; unsupported for jobs that change in a way that they cannot.
 Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments, bool is_horovodrun = false);
 
 // Starts the ranks and returns the exit status of the job: 0 if every rank ended with 0, else the status of
-// the first rank that failed (128 + signal if killed), 127 if the program is not found, 126 if it cannot be
+// the rank whose failure ended the job (128 + signal if killed): the first one, or with min_ranks the one that
+// left too few. 127 if the program is not found, 126 if it cannot be
 // executed. Prints one line with the cause to stderr. While it runs the process is a child subreaper, and on
 // return no process that the ranks started is left. Call it from a process with one thread.
 // Environment of each rank:

@@ -100,17 +100,22 @@ Status read_config(RunOptions& options, const std::vector<const RunFlag*>& given
   return {};
 }
 
-// Ranks that cannot come and go leave one size.
+// Ranks may be lost, and none joins.
 Status check_elastic(RunOptions& options) {
-  for (const auto& [name, bound] :
-       {std::pair("--min-np", options.min_ranks), std::pair("--max-np", options.max_ranks)}) {
-    if (bound == 0) continue;
-    if (bound != options.rank_count)
-      return unsupported(
-          fmt::format("{} {}: ranks neither join nor leave a running job, so it must equal -np, which is {}",
-                      name, bound, options.rank_count));
-    options.answers.push_back(fmt::format("{}: the job ends when a rank fails", name));
-  }
+  if (options.min_ranks > options.rank_count)
+    return invalid_argument(fmt::format("--min-np {}: the job starts with fewer ranks: -np is {}",
+                                        options.min_ranks, options.rank_count));
+  if (options.max_ranks != 0 && options.max_ranks < options.rank_count)
+    return invalid_argument(fmt::format("--max-np {}: the job starts with more ranks: -np is {}",
+                                        options.max_ranks, options.rank_count));
+  if (options.min_ranks != 0 && options.min_ranks < options.rank_count && !options.hosts.empty())
+    return unsupported(
+        fmt::format("--min-np {}: on several hosts a job ends when a rank fails, so it must "
+                    "equal -np, which is {}",
+                    options.min_ranks, options.rank_count));
+  if (options.max_ranks > options.rank_count)
+    options.answers.push_back(
+        fmt::format("--max-np: no rank joins a running job, which starts with {}", options.rank_count));
   return {};
 }
 

@@ -44,7 +44,7 @@ class Compression:
     """Dtypes on their way between ranks."""
 
     none = NoneCompressor
-    fp16 = make_cast_compressor("FP16Compressor", numpy.float16, (numpy.float32, numpy.float64), numpy.ndarray.astype)
+    fp16 = make_cast_compressor("FP16Compressor", numpy.float16, (numpy.float32, numpy.float64), lambda array, dtype: array.astype(dtype))
 
 
 globals().update(FrontEnd(_arrays).functions())

@@ -53,11 +53,10 @@ class _Part:
             raise self._error
 
 
-class _Pairs:
-    """The groups of two of one job, and the thread that combines. It never waits, so tensors may come in any order."""
+class Pairs:
+    """The groups of two of one job: levels[i] is this rank's membership at distance 2**i."""
 
     def __init__(self, job):
-        self.job = job
         self.levels = []
         distance = 1
         while distance < job.size:
@@ -65,6 +64,22 @@ class _Pairs:
             group = job.world.create([low, low | distance], tag=f"horovod adasum {distance}")
             self.levels.append(_job.Membership(group))
             distance *= 2
+
+    def close(self):
+        for level in reversed(self.levels):
+            level.close()
+            level.group.close()
+
+
+def pairs_of(job):
+    """Made at the first call, which all ranks make."""
+    return job.resource("adasum pairs", Pairs)
+
+
+class _Combiner:
+    """The thread that combines. It never waits, so tensors may come in any order."""
+
+    def __init__(self, _job_here):
         self.steps = queue.SimpleQueue()
         threading.Thread(target=self._run, name="tutti-adasum", daemon=True).start()
 
@@ -77,15 +92,13 @@ class _Pairs:
 
     def close(self):
         self.steps.put(None)
-        for level in reversed(self.levels):
-            level.close()
-            level.group.close()
 
 
 def start(arrays, name, tensor, output, prescale, postscale):
     """Starts the Adasum of one tensor into output. Returns what Operation takes as a part."""
     job = _job.current()
-    pairs = job.resource("adasum", _Pairs)
+    pairs = pairs_of(job)
+    combiner = job.resource("adasum combiner", _Combiner)
     part = _Part()
     own = arrays.flat(tensor) * prescale
 
@@ -105,7 +118,7 @@ def start(arrays, name, tensor, output, prescale, postscale):
 
         def on_complete(error):
             if error is None:
-                pairs.steps.put(combine_pair)
+                combiner.steps.put(combine_pair)
             else:
                 part.complete(HorovodInternalError(str(error)))
 

@@ -6,7 +6,9 @@ import enum
 import os
 
 from . import _build, _job
-from .process_sets import ProcessSet, global_process_set
+from .process_sets import ProcessSet
+from .process_sets import get_process_set_ids_and_ranks as _get_process_set_ids_and_ranks  # noqa: F401  # as Horovod has it
+from .process_sets import global_process_set
 
 BASICS = (
     "init shutdown is_initialized rank size local_rank local_size cross_rank cross_size is_homogeneous start_timeline stop_timeline "

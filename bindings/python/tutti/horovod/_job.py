@@ -2,10 +2,13 @@
 
 import array
 import atexit
+import itertools
 import os
 import threading
 
 import tutti
+
+from .exceptions import HorovodInternalError
 
 NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
 
@@ -48,7 +51,7 @@ class Job:
         self.local_rank, self.local_size = world.local_rank, world.local_size
         self.cross_rank, self.cross_size, self.is_homogeneous = _nodes(world)
         self._is_own_world = is_own_world
-        self._next_id = 1
+        self._set_count = 0  # of all that were ever added
         global_set.ranks = list(range(self.size))
         self.sets = {0: global_set}
         self.memberships = {0: Membership(world)}
@@ -60,10 +63,10 @@ class Job:
             raise ValueError(f"a process set has different ranks of 0 to {self.size - 1}, got {ranks}")
         if any(other.ranks == ranks for other in self.sets.values()):
             raise ValueError(f"Attempted to add a duplicate process set: {process_set}")
-        number = self._next_id
-        self._next_id += 1
+        number = next(number for number in itertools.count(1) if number not in self.sets)
+        self._set_count += 1
         if self.rank in ranks:
-            self.memberships[number] = Membership(self.world.create(ranks, tag=f"horovod process set {number}"))
+            self.memberships[number] = Membership(self.world.create(ranks, tag=f"horovod process set {self._set_count}"))
         self.sets[number] = process_set
         process_set.process_set_id = number
         _tell_watchers(self)
@@ -104,7 +107,17 @@ class Job:
             return self._resources[name]
 
     def close(self):
-        for resource in self._resources.values():
+        self._close_sets()
+        if self._is_own_world:
+            self.world.close()
+
+    def successor(self, global_set):
+        """A job of the ranks that are alive. This one ends. Errors: tutti.Error where this rank cannot go on."""
+        self._close_sets()
+        return Job(self.world.shrink(), self._is_own_world, global_set)
+
+    def _close_sets(self):
+        for resource in reversed(self._resources.values()):
             resource.close()
         for number, process_set in self.sets.items():
             if number != 0:
@@ -114,8 +127,6 @@ class Job:
         for number, membership in self.memberships.items():
             if number != 0:
                 membership.group.close()
-        if self._is_own_world:
-            self.world.close()
 
 
 _job = None
@@ -171,6 +182,24 @@ def shutdown():
         if job is not None:
             _tell_watchers(None)
             job.close()
+
+
+def go_on(global_set):
+    """Replaces the job by one of the ranks that are alive.
+
+    Errors: HorovodInternalError where this rank cannot go on, and on all where no rank was lost: they would fail again.
+    """
+    global _job
+    with _lock:
+        old, _job = current(), None
+        _tell_watchers(None)
+        try:
+            _job = old.successor(global_set)
+        except tutti.Error as error:
+            raise HorovodInternalError(f"this rank cannot go on: {error}") from error
+    _tell_watchers(_job)
+    if _job.size == old.size:
+        raise HorovodInternalError("no rank was lost, so training would fail again; its state is that of the last commit")
 
 
 def is_initialized():

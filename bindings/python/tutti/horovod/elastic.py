@@ -1,13 +1,14 @@
-"""Elastic training, as far as a job of fixed size has it: states that are committed, restored and brought to all ranks.
+"""Elastic training: states that are committed, restored and brought to all ranks, and training that goes on when ranks are lost.
 
-Ranks can neither leave a running job nor join one yet. run() therefore passes on the error that a lost rank causes, with that reason.
+Ranks cannot join a running job yet.
 """
 
 import copy
 import functools
 
-from . import _basics, _objects
+from . import _basics, _job, _objects
 from .exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from .process_sets import global_process_set
 
 __all__ = ["ObjectState", "State", "run", "run_fn"]
 
@@ -33,7 +34,7 @@ class State:
             callback()
 
     def on_hosts_updated(self, timestamp, update_res):
-        """Hosts do not change in a job of fixed size."""
+        """No rank joins a running job."""
 
     def commit(self):
         """Saves the state, which restore() goes back to."""
@@ -41,7 +42,7 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self):
-        """Hosts do not change in a job of fixed size."""
+        """No rank joins a running job."""
 
     def save(self):
         raise NotImplementedError
@@ -82,23 +83,6 @@ class ObjectState(State):
             setattr(self, name, copy.deepcopy(value))
 
 
-def run(func):
-    """Decorates func(state, ...): the state is rank 0's when it starts. Errors: HorovodInternalError where a rank is lost."""
-
-    @functools.wraps(func)
-    def wrapper(state, *args, **kwargs):
-        state.sync()
-        try:
-            return func(state, *args, **kwargs)
-        except (HorovodInternalError, HostsUpdatedInterrupt) as error:
-            state.restore()
-            raise HorovodInternalError(
-                f"{error}; the state is that of the last commit. A job cannot go on with fewer or other ranks yet: start it again"
-            ) from error
-
-    return wrapper
-
-
 def run_fn(func, reset):
     """A function (state, ...) that calls func with rank 0's state; after a lost rank with the last commit's, and again after reset().
 
@@ -116,9 +100,19 @@ def run_fn(func, reset):
             except HorovodInternalError:
                 state.restore()
                 skip_sync = False
+                reset()  # its errors show this one, too
             except HostsUpdatedInterrupt as interrupt:
                 skip_sync = interrupt.skip_sync
-            reset()
+                reset()
             state.on_reset()
 
     return wrapper
+
+
+def run(func):
+    """Decorates func(state, ...): it starts with rank 0's state, and again with the last commit's after ranks were lost.
+
+    The survivors go on, with ranks from 0; process sets are gone, as after shutdown(). Errors: HorovodInternalError on a rank that the others
+    took for dead, and on all where no rank was lost.
+    """
+    return run_fn(func, lambda: _job.go_on(global_process_set))

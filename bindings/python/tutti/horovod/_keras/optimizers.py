@@ -4,7 +4,8 @@ from .._basics import Average, Sum
 from .._gradients import checked_groups
 from ..compression import NoneCompressor
 from ..process_sets import global_process_set
-from .reductions import JaxReduction, TorchReduction
+from .jax_reduction import JaxReduction
+from .reductions import TorchReduction
 
 _DEFAULTS = {
     "name": None,

@@ -1,15 +1,11 @@
-"""How gradients are reduced on Keras's backends torch and jax."""
-
-import numpy
-
-import tutti.horovod as hvd
+"""How gradients are reduced on Keras's backend torch, and what the backend jax shares with it."""
 
 from .._gradients import Reduction
 from .._operations import synchronize
 from ..compression import NoneCompressor, compressed
 
 
-class _OfFrontEnd(Reduction):
+class CompressedReduction(Reduction):
     def __init__(self, name, compression=NoneCompressor, **options):
         super().__init__(name, **options)
         self._compression = compression
@@ -34,24 +30,10 @@ class _OfFrontEnd(Reduction):
         return compressed(reduce, tensors, self._compression)
 
 
-class TorchReduction(_OfFrontEnd):
+class TorchReduction(CompressedReduction):
     """See Reduction."""
 
     def _reduce(self, gradients, numbers, groups):
         from .. import torch as front_end  # pylint: disable=import-outside-toplevel  # other backends lack it
 
         return self._reduce_by(front_end, [gradient.contiguous() for gradient in gradients], numbers, groups)
-
-
-class JaxReduction(_OfFrontEnd):
-    """Within jit, one callback of the host reduces all gradients. Callbacks are ordered, as programs of one rank are."""
-
-    def _reduce(self, gradients, numbers, groups):
-        import jax  # pylint: disable=import-outside-toplevel  # other backends lack it
-        from jax.experimental import io_callback  # pylint: disable=import-outside-toplevel
-
-        def on_host(arrays):
-            return self._reduce_by(hvd, [numpy.asarray(array) for array in arrays], numbers, groups)
-
-        shapes = [jax.ShapeDtypeStruct(gradient.shape, gradient.dtype) for gradient in gradients]
-        return io_callback(on_host, shapes, gradients, ordered=True)

@@ -50,13 +50,17 @@ class _Follower:
         for number in job.sets.keys() - self._known:
             ranks = job.sets[number].ranks
             is_member = job.rank in ranks
-            queue = None
-            if is_member:
-                self._queues.append(job.memberships[number].queue)
-                queue = self._queues[-1].c_handle
-            self._library.tutti_tensorflow_add_process_set(number, ranks.index(job.rank) if is_member else -1, len(ranks), queue)
+            queue = job.memberships[number].queue if is_member else None
+            self.add(number, ranks.index(job.rank) if is_member else -1, len(ranks), queue)
         self._known = set(job.sets)
+
+    def add(self, number, rank, size, queue):
+        """Makes a set known until the job ends. rank: -1 where this process is no member, which has no queue."""
+        if queue is not None:
+            self._queues.append(queue)
+        self._library.tutti_tensorflow_add_process_set(number, rank, size, None if queue is None else queue.c_handle)
 
 
 operations = _load()
-_job.watch(_Follower())
+follower = _Follower()
+_job.watch(follower)

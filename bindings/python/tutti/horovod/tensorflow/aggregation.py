@@ -45,6 +45,19 @@ class Aggregation:
             return [tf.identity(value) for value in reduced]
 
 
+def make_local_variable(name, shape, dtype):
+    """One of tf.compat.v1 with zeros. Local: ranks have values of their own in it, and start at the same point."""
+    return tf.compat.v1.get_variable(
+        name,
+        shape=shape,
+        dtype=dtype,
+        trainable=False,
+        use_resource=True,
+        initializer=tf.compat.v1.zeros_initializer(),
+        collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
+    )
+
+
 class GraphAggregation(Aggregation):
     """In a graph of tf.compat.v1."""
 
@@ -54,20 +67,8 @@ class GraphAggregation(Aggregation):
 
     def _make_sums(self, gradients, variables):
         with tf.compat.v1.variable_scope(f"{self._name}_aggregation", reuse=tf.compat.v1.AUTO_REUSE):
-            self.counter = self._variable("counter", [], tf.int32)
-            return {i: self._variable(f"sum_{i}", g.shape, g.dtype) for i, g in enumerate(gradients) if g is not None}
-
-    def _variable(self, name, shape, dtype):
-        # Ranks have gradients of their own here, and start at the same point.
-        return tf.compat.v1.get_variable(
-            name,
-            shape=shape,
-            dtype=dtype,
-            trainable=False,
-            use_resource=True,
-            initializer=tf.compat.v1.zeros_initializer(),
-            collections=[tf.compat.v1.GraphKeys.LOCAL_VARIABLES],
-        )
+            self.counter = make_local_variable("counter", [], tf.int32)
+            return {i: make_local_variable(f"sum_{i}", g.shape, g.dtype) for i, g in enumerate(gradients) if g is not None}
 
     def apply_gradients(self, apply, grads_and_vars, global_step):
         """apply() in every last pass. The global step counts all passes."""

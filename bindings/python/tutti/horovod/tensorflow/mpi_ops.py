@@ -5,7 +5,7 @@ Operations are matched between ranks by the names of their nodes, so that each r
 
 import tensorflow as tf
 
-from .. import _job
+from .. import _basics, _job  # noqa: F401  # programs read mpi_ops._basics
 from .._basics import *  # noqa: F401,F403
 from .._basics import BASICS, Adasum, Average, ReduceOp, Sum
 from .._operations import check_op_of_reducescatter
@@ -14,6 +14,7 @@ from .._operations import root_of
 from ..process_sets import *  # noqa: F401,F403
 from ..process_sets import PROCESS_SETS, global_process_set
 from ..util import num_rank_is_power_2 as check_num_rank_power_of_2  # noqa: F401
+from . import adasum
 from ._library import operations
 from .util import node_name, normalized
 
@@ -54,6 +55,10 @@ def _converted(tensors):
     return [tf.convert_to_tensor(tensor) for tensor in tensors]
 
 
+def _scaled(tensors, factor):
+    return tensors if factor == 1.0 else [tensor * tf.cast(factor, tensor.dtype) for tensor in tensors]
+
+
 def _for_each_given(function, gradients):
     """function(places, the gradients that are there), and None for the others. Outputs of integers in tf.compat.v1 have no gradients."""
     there = [i for i, gradient in enumerate(gradients) if gradient is not None]
@@ -62,10 +67,11 @@ def _for_each_given(function, gradients):
 
 
 def _allreduce_list(tensors, kind, name, op, prescale_factor, postscale_factor, ignore_name_scope, process_set):
-    if op == Adasum:
-        raise NotImplementedError("op=Adasum is not there for TensorFlow; use Average, or PyTorch or numpy tensors")
     tensors = list(tensors)
     common = _common(kind, tensors, name, ignore_name_scope, process_set)
+    if op == Adasum:
+        reduced = adasum.allreduce(_scaled(_converted(tensors), prescale_factor), common, process_set)
+        return _scaled(reduced, postscale_factor)
     return operations.tutti_allreduce(
         tensors=_converted(tensors),
         reduce_op=int(ReduceOp(op)),
@@ -130,7 +136,7 @@ def _gradient_of_allgather(op, *gradients):
         reduced = _grouped_allreduce(given, op=Average, ignore_name_scope=ignores, process_set=process_set)
         rows = tf.stack([tf.shape(op.inputs[i])[0] for i in there])
         rows_of_all = allgather(rows[tf.newaxis], ignore_name_scope=ignores, process_set=process_set)
-        first = tf.reduce_sum(rows_of_all[: process_set.rank()], axis=0)
+        first = tf.cumsum(rows_of_all, exclusive=True)[process_set.rank()]  # a slice that is empty on rank 0 would be pruned there
         return [gradient[first[i] : first[i] + rows[i]] for i, gradient in enumerate(reduced)]
 
     return _for_each_given(own_rows, gradients)
@@ -161,7 +167,10 @@ def _gradient_of_broadcast(op, *gradients):
 
     def of_root(there, given):
         reduced = _grouped_allreduce(given, op=Average, ignore_name_scope=ignores, process_set=process_set)
-        return reduced if process_set.rank() == op.get_attr("root") else [tf.zeros_like(gradient) for gradient in reduced]
+        if process_set.rank() == op.get_attr("root"):
+            return reduced
+        with tf.control_dependencies(reduced):  # else this rank's graph would lose the reduction, and the root would wait for it
+            return [tf.zeros_like(gradient) for gradient in reduced]
 
     return _for_each_given(of_root, gradients)
 

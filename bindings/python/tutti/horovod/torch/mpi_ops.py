@@ -2,7 +2,7 @@
 
 import torch
 
-from .. import _operations
+from .. import _basics, _operations  # noqa: F401  # programs read mpi_ops._basics
 from .._basics import *  # noqa: F401,F403
 from .._basics import BASICS, Average, Sum
 from .._basics import rank as _rank

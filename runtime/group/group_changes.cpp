@@ -1,0 +1,200 @@
+// Groups that go on with other members: the successor of a group, in a world of its own. Knows of the agreement
+// (runtime/job/agreement.hpp) only its result.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "runtime/base/log.hpp"
+#include "runtime/base/version.hpp"
+#include "runtime/group/comm_group.hpp"
+#include "runtime/job/agreement.hpp"
+#include "runtime/job/meeting.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kInvitingMembers = 8;  // one of them has to live while the invitation is used
+
+std::vector<int> count_up(std::size_t size) {
+  std::vector<int> ranks(size);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+std::chrono::milliseconds time_until(Clock::time_point deadline) {
+  return std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+}
+
+// A member that is lost meanwhile ends the start of the new world on all: they agree anew.
+bool may_begin_again(const Status& status, Clock::time_point deadline, const char* call) {
+  if (status.code() != StatusCode::peer_failed || Clock::now() >= deadline) return false;
+  log_info("{} begins again: {}", call, status.message());
+  return true;
+}
+
+}  // namespace
+
+CommGroup::Impl::Lineage CommGroup::Impl::lineage() const {
+  if (lineage_) return *lineage_;
+  const WorldKeys& keys = world_->keys();
+  Lineage made{fmt::format("{}/{:x}", keys.job, context()), rank_, 0, {0, size(), {}}};
+  for (std::size_t rank = 0; rank < world_ranks_.size(); ++rank) {
+    made.membership.members.push_back(
+        {static_cast<std::int32_t>(rank), keys.places[static_cast<std::size_t>(world_ranks_[rank])]});
+  }
+  return made;
+}
+
+std::set<std::int32_t> CommGroup::Impl::ids_left_out(const Change& change) const {
+  std::set<std::int32_t> ids;
+  const std::vector<Member> members = lineage().membership.members;
+  for (const int rank : change.left_out) {
+    if (rank < 0 || rank >= size()) {
+      throw_error(invalid_argument(fmt::format("{}: left_out: {} is no rank of the group; expected 0 to {}",
+                                               change.call, rank, size() - 1)));
+    }
+    if (rank == rank_) {
+      throw_error(invalid_argument(fmt::format(
+          "{}: left_out: this rank, {}, is listed; only members that stay call it", change.call, rank)));
+    }
+    ids.insert(members[static_cast<std::size_t>(rank)].id);
+  }
+  // Of this machine the kernel knows better: a process that gave up starting a world has only left that world.
+  const std::string& scope = world_->keys().listener->place().scope;
+  for (const int world_rank : world_->dead_ranks()) {
+    const int rank = group_rank_of(world_rank);
+    if (rank < 0) continue;
+    const Member& member = members[static_cast<std::size_t>(rank)];
+    if (member.place.scope != scope) ids.insert(member.id);
+  }
+  return ids;
+}
+
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::change(const Change& change) {
+  check_may_wait();
+  if (owner_ != nullptr) return owner_->change(change);
+  Lineage next = lineage();
+  AgreementOptions options;
+  options.gone = ids_left_out(change);
+  options.new_size = change.new_size;
+  options.engine_epoch = next.engine_epoch;
+  options.deadline = Clock::now() + group_->timeout();
+  options.listener = world_->keys().listener.get();
+  options.control = control_options(next);
+  for (;;) {
+    options.membership = next.membership;
+    Result<Agreed> agreed = agree_on_successor(options);
+    if (!agreed) throw_error(agreed.status().with_context(change.call));
+    const Successor& successor = agreed->successor;
+    next.membership = successor.membership;
+    auto world = WorldState::make_successor(
+        *world_, meet_as_successor(world_->keys(), world_->info(), *agreed, next.id),
+        successor.keeps_transports, time_until(options.deadline));
+    if (!world && may_begin_again(world.status(), options.deadline, change.call)) continue;
+    if (!world) throw_error(world.status().with_context(change.call));
+    if (!successor.keeps_transports) next.engine_epoch = next.membership.epoch;
+    std::shared_ptr<Impl> made = make(*world, count_up(next.membership.members.size()),
+                                      context_of("successor", successor.job), group_->timeout(), rules_);
+    made->lineage_ = std::move(next);
+    retire();
+    return made;
+  }
+}
+
+ControlOptions CommGroup::Impl::control_options(const Lineage& of) const {
+  const WorldKeys& keys = world_->keys();
+  const WorldInfo& info = world_->info();
+  ControlOptions control;
+  control.job = of.name;
+  control.secret = keys.secret;
+  control.security = keys.security;
+  control.build_id = std::string(build_id());
+  control.host = info.host_of_rank[static_cast<std::size_t>(info.rank)];
+  control.rank = of.id;
+  control.size = size();
+  control.silence = group_->timeout() / 3;
+  control.warn = [](const std::string& text) { log_warn("{}", text); };
+  control.open_listeners = keys.open_listeners;
+  return control;
+}
+
+void CommGroup::Impl::retire() {
+  const Status why(StatusCode::aborted, "this group has a successor");
+  std::vector<std::shared_ptr<Impl>> streams;
+  {
+    const std::lock_guard lock(streams_mutex_);
+    for (const auto& [number, stream] : streams_) streams.push_back(stream);
+  }
+  for (const auto& stream : streams) stream->group_->leave(why);
+  group_->leave(why);
+}
+
+// -- processes that join ------------------------------------------------------------------------------------
+
+std::string CommGroup::Impl::invitation() const {
+  Lineage own = owner().lineage();
+  std::vector<Member>& members = own.membership.members;
+  members.resize(std::min(members.size(), kInvitingMembers));
+  return to_text(Invitation{own.name, world_->keys().secret, std::move(own.membership)});
+}
+
+std::shared_ptr<CommGroup::Impl> CommGroup::Impl::join(std::string_view invitation,
+                                                       std::chrono::milliseconds timeout) {
+  constexpr const char* kCall = "join";
+  const Result<Invitation> parsed = parse_invitation(invitation);
+  throw_if_error(parsed.status().with_context(kCall));
+  BootstrapOptions bootstrap;
+  bootstrap.build_id = std::string(build_id());
+  bootstrap.warn = [](const std::string& text) { log_warn("{}", text); };
+  Result<WorldSettings> settings = read_settings(bootstrap.environment);
+  throw_if_error(settings.status());
+  if (timeout.count() > 0) settings->timeout = timeout;
+  auto listener = MemberListener::open();
+  throw_if_error(listener.status());
+  auto open_listeners = find_open_listeners(bootstrap.environment);
+  throw_if_error(open_listeners.status());
+  const std::vector<Member>& members = parsed->membership.members;
+  const bool is_one_scope = std::all_of(members.begin(), members.end(), [&](const Member& member) {
+    return member.place.scope == (*listener)->place().scope;
+  });
+  if (!is_one_scope) throw_if_error((*listener)->open_network(*open_listeners));
+
+  Lineage next{parsed->lineage, kJoining, kNoEngine, parsed->membership};
+  AgreementOptions options;
+  options.deadline = Clock::now() + settings->timeout;
+  options.listener = listener->get();
+  options.control.job = parsed->lineage;
+  options.control.secret = parsed->secret;
+  options.control.build_id = bootstrap.build_id;
+  options.control.rank = kJoining;
+  options.control.size = static_cast<int>(members.size());
+  options.control.silence = settings->timeout / 3;
+  options.control.open_listeners = *open_listeners;
+  const WorldKeys keys{*listener, {}, parsed->lineage, parsed->secret, *open_listeners};
+  WorldInfo info;
+  info.launcher = kCall;
+  info.node_id = node_identity(bootstrap.environment);
+  for (;;) {
+    options.membership = next.membership;
+    const Result<Agreed> agreed = next.id == kJoining ? ask_to_join(options) : agree_on_successor(options);
+    throw_if_error(agreed.status().with_context(kCall));
+    next.membership = agreed->successor.membership;
+    for (const Member& member : next.membership.members) {
+      if (member.place == (*listener)->place()) next.id = member.id;
+    }
+    options.control.rank = next.id;
+    bootstrap.timeout = time_until(options.deadline);
+    auto world = WorldState::make(bootstrap, meet_as_successor(keys, info, *agreed, next.id), *settings);
+    if (!world && may_begin_again(world.status(), options.deadline, kCall)) continue;
+    throw_if_error(world.status().with_context(kCall));
+    next.engine_epoch = next.membership.epoch;
+    std::shared_ptr<Impl> made = make(*world, count_up(next.membership.members.size()),
+                                      context_of("successor", agreed->successor.job), settings->timeout);
+    made->lineage_ = std::move(next);
+    return made;
+  }
+}
+
+}  // namespace tutti

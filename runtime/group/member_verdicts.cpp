@@ -1,0 +1,141 @@
+// Verdicts about members that an operation waits for, from their answers. Part of WorldState; knows no transport.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "runtime/group/world.hpp"
+
+namespace tutti {
+namespace {
+
+constexpr std::size_t kMaxNamedRanks = 16;  // of a group
+
+std::string name_group(const std::vector<int>& world_ranks) {
+  const bool is_whole = world_ranks.size() <= kMaxNamedRanks;
+  const auto end =
+      world_ranks.begin() + static_cast<std::ptrdiff_t>(std::min(world_ranks.size(), kMaxNamedRanks));
+  return fmt::format("the group of world ranks {}{}", fmt::join(world_ranks.begin(), end, ", "),
+                     is_whole ? "" : fmt::format(", ... ({} in all)", world_ranks.size()));
+}
+
+// The last operation of the group of `context` that the rank has completed.
+void note_completed(std::uint64_t context, const RankState& state, RankVerdict& verdict) {
+  std::uint32_t completed = state.sequence();
+  for (const WaitingCall& call : state.waiting) {
+    if (call.context == context && call.sequence != 0) completed = std::min(completed, call.sequence - 1);
+  }
+  verdict.completed_sequence = completed;
+  for (const SubmittedCall& call : state.calls) {
+    if (call.sequence == completed) verdict.completed_call = describe_contract(call.kind, call.count);
+  }
+}
+
+// Marks the verdicts about ranks that wait for the first one, or for a rank that does.
+void mark_consequences(const std::map<int, RankState>& states, std::vector<RankVerdict>& verdicts) {
+  std::vector<int> causes{verdicts.front().world_rank};
+  for (std::size_t i = 0; i < causes.size(); ++i) {
+    for (RankVerdict& verdict : verdicts) {
+      if (verdict.cause_rank >= 0 || verdict.world_rank == causes.front()) continue;
+      const auto state = states.find(verdict.group_rank);
+      if (state == states.end()) continue;
+      const bool waits = std::ranges::any_of(state->second.waiting, [&](const WaitingCall& call) {
+        return call.awaited_world_rank == causes[i];
+      });
+      if (!waits) continue;
+      verdict.cause_rank = causes.front();
+      causes.push_back(verdict.world_rank);
+    }
+  }
+}
+
+}  // namespace
+
+std::string WorldState::describe_waiting(std::uint64_t context, const RankState& state) {
+  const std::lock_guard lock(groups_mutex_);
+  for (const WaitingCall& call : state.waiting) {
+    if (call.context == context) continue;
+    std::string text = fmt::format("{} of {}", call.text, name_group(call.world_ranks));
+    if (std::ranges::find(call.world_ranks, info().rank) == call.world_ranks.end()) return text;
+    if (find(call.context) != nullptr)
+      return text + ", which has this rank, too: the ranks use their groups in different orders";
+    return text +
+           ", which this rank is to be in but has not made: create was called with other ranks or another "
+           "tag, or not as often";
+  }
+  for (const WaitingCall& call : state.waiting) return call.text;  // of this group: it waits for others
+  return {};
+}
+
+RankVerdict WorldState::judge_member(std::uint64_t context, int group_rank, const RankState& state) {
+  RankVerdict verdict;
+  verdict.group_rank = group_rank;
+  {
+    const std::lock_guard lock(groups_mutex_);
+    const GroupMember* group = find(context);
+    if (group != nullptr) verdict.world_rank = group->world_ranks()[static_cast<std::size_t>(group_rank)];
+  }
+  if (verdict.world_rank >= 0) {
+    const auto rank = static_cast<std::size_t>(verdict.world_rank);
+    verdict.pid = info().pid_of_rank[rank];
+    verdict.host = info().host_of_rank[rank];
+  }
+  if (!state.behind.empty()) {
+    verdict.kind = VerdictKind::unreachable;
+    verdict.cause_rank = state.behind_world_rank;
+    return verdict;
+  }
+  if (!state.has_answered) {
+    judge(state.process, verdict);
+    return verdict;
+  }
+  note_completed(context, state, verdict);
+  verdict.operation = describe_waiting(context, state);
+  if (!verdict.operation.empty()) verdict.kind = VerdictKind::elsewhere;
+  if (!state.has_group) {
+    verdict.reason = "it is alive but has left the group or not made it yet";
+  } else if (state.calls.empty()) {
+    verdict.reason = "it is alive but has called nothing yet";
+  } else if (verdict.operation.empty()) {
+    verdict.reason = "it is alive and waits in no call";
+  }
+  return verdict;
+}
+
+std::vector<RankVerdict> WorldState::find_missing(std::uint64_t context,
+                                                  const std::map<int, RankState>& states,
+                                                  std::uint32_t sequence) {
+  std::vector<RankVerdict> verdicts;
+  std::size_t blamed = 0;
+  std::int64_t least_lead = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [rank, state] : states) {
+    const bool is_hidden = !state.behind.empty();
+    if (state.has_answered && state.has_group && state.sequence() >= sequence) continue;
+    verdicts.push_back(judge_member(context, rank, state));
+    // A silent rank is the cause; among the others it is the one with the fewest calls.
+    const std::int64_t lead = state.has_answered ? std::int64_t{state.sequence()} : -1;
+    if (is_hidden || lead >= least_lead) continue;
+    least_lead = lead;
+    blamed = verdicts.size() - 1;
+  }
+  // The rank on the route that does not answer need not be a member.
+  for (const auto& [rank, state] : states) {
+    const auto is_listed = [&](const RankVerdict& v) { return v.world_rank == state.behind_world_rank; };
+    if (state.behind.empty() || std::ranges::any_of(verdicts, is_listed)) continue;
+    RankVerdict obstacle;
+    const auto at = static_cast<std::size_t>(state.behind_world_rank);
+    obstacle.world_rank = state.behind_world_rank;
+    obstacle.pid = info().pid_of_rank[at];
+    obstacle.host = info().host_of_rank[at];
+    judge(state.process, obstacle);
+    verdicts.push_back(std::move(obstacle));
+    if (least_lead >= 0) blamed = verdicts.size() - 1, least_lead = -1;
+  }
+  if (verdicts.empty()) return verdicts;
+  std::rotate(verdicts.begin(), verdicts.begin() + static_cast<std::ptrdiff_t>(blamed),
+              verdicts.begin() + static_cast<std::ptrdiff_t>(blamed) + 1);
+  mark_consequences(states, verdicts);
+  return verdicts;
+}
+
+}  // namespace tutti

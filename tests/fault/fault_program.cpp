@@ -1,0 +1,115 @@
+// The ranks of jobs that something happens to: one of them misbehaves, or all of them compute until they are told to
+// end. Prints the errors of its calls.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/rank_output.hpp"
+#include "tutti/tutti.hpp"
+
+using namespace std::chrono_literals;
+using tutti::CommGroup;
+using tutti::test::print;
+
+namespace {
+
+void add_up(const CommGroup& group) {
+  std::vector<int> values(1000, 1);
+  group.allreduce(std::span(values));
+  if (values[7] != group.size()) throw tutti::Error(tutti::StatusCode::internal, -1, "wrong sum");
+}
+
+// SIGUSR1 from the test.
+void wait_to_be_told() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  int signal = 0;
+  ::sigwait(&set, &signal);
+}
+
+// The last rank misbehaves before the seventh operation of a group whose ranks count backwards.
+int misbehave(const std::string& how) {
+  const CommGroup world = tutti::init();
+  std::vector<int> backwards;
+  for (int rank = world.size() - 1; rank >= 0; --rank) backwards.push_back(rank);
+  const CommGroup group = world.create(backwards), other = world.create(backwards, "other");
+  for (int i = 0; i < 6; ++i) add_up(group);
+  print("ready " + std::to_string(::getpid()));
+  const std::map<std::string, std::function<void()>> ways = {
+      {"late", wait_to_be_told},
+      {"frozen", wait_to_be_told},
+      {"stop", [] { ::raise(SIGSTOP); }},
+      {"kill", [] { ::raise(SIGKILL); }},
+      {"abort", [] { std::abort(); }},
+      {"exit", [] { ::_exit(3); }},
+      {"elsewhere",
+       [&] {
+         std::this_thread::sleep_for(500ms);  // the deadline of the others comes first
+         std::vector<float> values(4);
+         other.broadcast(std::span(values), 1);
+       }},
+  };
+  const auto error = tutti::test::error_of([&] {
+    if (world.rank() == world.size() - 1) {
+      wait_to_be_told();
+      ways.at(how)();
+    }
+    add_up(group);
+  });
+  print(error ? "caught peer " + std::to_string(error->peer()) + ": " + error->what() : "caught nothing");
+  return 0;
+}
+
+// Operations of many kinds, until SIGUSR1 reaches the last rank. Wrong results are told from failures.
+int compute() {
+  const CommGroup world = tutti::init();
+  print("ready " + std::to_string(::getpid()));
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGUSR1);
+  const timespec none{};
+  std::size_t operations = 0;
+  const auto error = tutti::test::error_of([&] {
+    for (unsigned turn = 0;; ++turn) {
+      const std::size_t count = std::size_t{1} << (turn * 5 % 19);
+      std::vector<double> values(count, 1), gathered(count * static_cast<std::size_t>(world.size()), -1);
+      world.allreduce(std::span(values));
+      world.allgather(std::span<const double>(values), std::span(gathered));
+      world.broadcast(std::span(values), static_cast<int>(turn) % world.size());
+      if (values[count / 2] != world.size() || gathered.back() != world.size())
+        throw tutti::Error(tutti::StatusCode::internal, -1, "WRONG RESULT");
+      operations += 3;
+      std::vector<int> end{world.rank() == world.size() - 1 &&
+                           ::sigtimedwait(&set, nullptr, &none) == SIGUSR1};
+      world.broadcast(std::span(end), world.size() - 1);
+      if (end[0] != 0) return;
+    }
+  });
+  print("after " + std::to_string(operations) + " operations");
+  print(error ? "caught peer " + std::to_string(error->peer()) + ": " + error->what() : "ended in peace");
+  return error ? 3 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  sigset_t told;
+  sigemptyset(&told);
+  sigaddset(&told, SIGUSR1);
+  ::pthread_sigmask(SIG_BLOCK, &told, nullptr);  // before the library has threads
+  const std::string how = argc > 1 ? argv[1] : "";
+  try {
+    return how == "compute" ? compute() : misbehave(how);
+  } catch (const tutti::Error& error) {
+    print("start failed, peer " + std::to_string(error.peer()) + ": " + error.what());
+    return 4;
+  }
+}

@@ -1,0 +1,44 @@
+// Groups that go on after ranks were killed: at any time, any rank, several times. Each seed is one job.
+#include <string>
+
+#include "tests/group/job.hpp"
+#include "tests/support/catch.hpp"
+
+using namespace tutti::test;
+
+namespace {
+
+void survives(int size, int survivors, int seed) {
+  const Outcome outcome =
+      run({SHRINK_PROGRAM, std::to_string(size), std::to_string(survivors), std::to_string(seed)});
+  INFO("seed " << seed << "\n" << outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK_FALSE(outcome.is_late);
+  CHECK(count(outcome.out, "ends in " + std::to_string(survivors)) == static_cast<std::size_t>(survivors));
+}
+
+}  // namespace
+
+TEST_CASE("survivors go on in one group, whoever is killed whenever") {
+  constexpr int kSeeds = 12;
+  for (int seed = 0; seed < kSeeds; ++seed) {
+    survives(4, 2, seed);
+    survives(6, 1 + seed % 3, seed);
+  }
+}
+
+TEST_CASE("new processes replace killed ones, whoever is killed whenever") {
+  for (int seed = 0; seed < 4; ++seed) {
+    const Outcome outcome = run({SHRINK_PROGRAM, "4", "replace", std::to_string(seed)});
+    INFO("seed " << seed << "\n" << outcome.out << outcome.err);
+    CHECK(outcome.status == 0);
+    CHECK_FALSE(outcome.is_late);
+    CHECK(count(outcome.out, "ends in 4") == 4);
+  }
+}
+
+TEST_CASE("shrinking leaves no descriptor and no mapping behind") {
+  const Outcome outcome = run({SHRINK_PROGRAM, "4", "repeat"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+}

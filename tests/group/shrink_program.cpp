@@ -1,0 +1,239 @@
+// Forks the ranks of a job, kills some of them at random times, and lets the others go on by shrink().
+//   shrink_program SIZE SURVIVORS SEED      exit status 0: every survivor ended in one group with right results
+//   shrink_program SIZE replace SEED        each killed rank is replaced by a new process
+//   shrink_program SIZE repeat              shrinks sound groups again and again; no descriptor may be left
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/rank_output.hpp"
+#include "tutti/tutti.hpp"
+
+using namespace std::chrono_literals;
+using tutti::CommGroup;
+using tutti::test::print;
+
+namespace {
+
+CommGroup join(const std::string& id, int rank, int size) {
+  tutti::InitOptions options;
+  options.unique_id = id;
+  options.rank = rank;
+  options.size = size;
+  options.timeout = 20s;
+  return tutti::init(options);
+}
+
+constexpr int kNew = 100;  // numbers of new processes begin here
+constexpr int kReplaced = 3;
+
+// The numbers of all members. Throws Error.
+std::vector<int> list_members(const CommGroup& group, int number) {
+  std::vector<int> members(static_cast<std::size_t>(group.size()));
+  group.allgather(std::span(&number, 1), std::span(members));
+  return members;
+}
+
+// Against a serial sum over the numbers of the members. Throws Error; false for a wrong result.
+bool adds_up(const CommGroup& group, int number) {
+  const std::vector<int> members = list_members(group, number);
+  if (members[static_cast<std::size_t>(group.rank())] != number) return false;
+  // Survivors keep their order; new processes come in any.
+  if (!std::is_sorted(members.begin(),
+                      std::find_if(members.begin(), members.end(), [](int m) { return m >= kNew; })))
+    return false;
+  for (const std::size_t count : {1, 1000, 100000}) {
+    std::vector<int> data(count);
+    std::iota(data.begin(), data.end(), number);
+    group.allreduce(std::span(data));
+    const int base = std::accumulate(members.begin(), members.end(), 0);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (data[i] != base + group.size() * static_cast<int>(i)) return false;
+    }
+  }
+  return true;
+}
+
+int survive(const std::string& id, int rank, int size, int survivors, int ready) {
+  CommGroup group = join(id, rank, size);
+  if (!adds_up(group, rank)) return 3;
+  if (::write(ready, "r", 1) != 1) return 4;
+  for (;;) {
+    try {
+      if (!adds_up(group, rank)) {
+        print("wrong result on rank " + std::to_string(rank));
+        return 3;
+      }
+      if (group.size() == survivors) break;
+    } catch (const tutti::Error& error) {
+      if (error.code() != tutti::StatusCode::peer_failed) {
+        print("rank " + std::to_string(rank) + " caught " + error.what());
+        return 5;
+      }
+      group = group.shrink();
+    }
+  }
+  print("rank " + std::to_string(rank) + " ends in " + std::to_string(group.size()));
+  return 0;
+}
+
+// The worst exit status.
+int wait_for(const std::vector<pid_t>& ranks) {
+  int worst = 0;
+  for (const pid_t rank : ranks) {
+    int status = 0;
+    ::waitpid(rank, &status, 0);
+    worst = std::max(worst, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  }
+  return worst;
+}
+
+// Until the last new process is there.
+int stay_whole(CommGroup group, int number, std::size_t size) {
+  for (;;) {
+    try {
+      const std::vector<int> members = list_members(group, number);
+      if (!adds_up(group, number)) return 3;
+      if (members.size() == size && *std::max_element(members.begin(), members.end()) == kNew + kReplaced - 1)
+        break;
+    } catch (const tutti::Error& error) {
+      if (error.code() != tutti::StatusCode::peer_failed) {
+        print(std::to_string(number) + " caught " + error.what());
+        return 5;
+      }
+      print(std::to_string(number) + " goes on after " + error.what());
+      group = group.reconfigure(static_cast<int>(size));
+    }
+  }
+  print(std::to_string(number) + " ends in " + std::to_string(group.size()));
+  return 0;
+}
+
+// Kills one rank after the other, and starts a new process for each.
+int replace_some(std::vector<pid_t> ranks, const std::string& invitation, unsigned seed) {
+  std::mt19937 random(seed);
+  const std::size_t size = ranks.size();
+  for (int i = 0; i < kReplaced; ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    const std::size_t victim = random() % ranks.size();
+    ::kill(ranks[victim], SIGKILL);
+    ::waitpid(ranks[victim], nullptr, 0);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      try {
+        std::exit(stay_whole(tutti::join(invitation, 20s), kNew + i, size));
+      } catch (const tutti::Error& error) {
+        print(std::to_string(kNew + i) + " threw " + error.what());
+        std::exit(7);
+      }
+    }
+    ranks[victim] = pid;
+  }
+  return wait_for(ranks);
+}
+
+// Kills until so many are left: at random times, now and then two at once, so that the second dies while the others
+// agree. The exit status of the whole job.
+int kill_some(std::vector<pid_t> ranks, std::size_t survivors, int ready, unsigned seed) {
+  std::mt19937 random(seed);
+  char byte = 0;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (::read(ready, &byte, 1) != 1) return 4;
+  }
+  std::shuffle(ranks.begin(), ranks.end(), random);
+  while (ranks.size() > survivors) {
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    ::kill(ranks.back(), SIGKILL);
+    ::waitpid(ranks.back(), nullptr, 0);
+    ranks.pop_back();
+  }
+  return wait_for(ranks);
+}
+
+std::size_t count_descriptors() {
+  const std::filesystem::directory_iterator all("/proc/self/fd");
+  return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+}
+
+std::size_t count_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  return static_cast<std::size_t>(
+      std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
+}
+
+int repeat(const std::string& id, int rank, int size) {
+  CommGroup group = join(id, rank, size);
+  std::size_t descriptors = 0, mappings = 0;
+  for (int i = 0; i < 20; ++i) {
+    if (!adds_up(group, rank)) return 3;
+    group = group.shrink();
+    group.barrier();  // all have closed the group before this one by now
+    if (i == 4) {
+      descriptors = count_descriptors();
+      mappings = count_mappings();
+    }
+  }
+  print("descriptors " + std::to_string(descriptors) + " " + std::to_string(count_descriptors()) +
+        " mappings " + std::to_string(mappings) + " " + std::to_string(count_mappings()));
+  const bool is_clean = count_descriptors() <= descriptors && count_mappings() <= mappings + 8;
+  group.barrier();
+  return is_clean ? 0 : 6;
+}
+
+// Writes its invitation to the pipe, which the parent reads.
+int replaced(const std::string& id, int rank, int size, int pipe) {
+  const CommGroup group = join(id, rank, size);
+  const std::string text = rank == 0 ? group.invitation() + "\n" : "";
+  if (::write(pipe, text.data(), text.size()) != static_cast<ssize_t>(text.size())) return 4;
+  return stay_whole(group, rank, static_cast<std::size_t>(size));
+}
+
+std::string read_line(int pipe) {
+  std::string line;
+  for (char byte = 0; ::read(pipe, &byte, 1) == 1 && byte != '\n';) line += byte;
+  return line;
+}
+
+int run_rank(const std::string& mode, const std::string& id, int rank, int size, int pipe) {
+  try {
+    if (mode == "repeat") return repeat(id, rank, size);
+    if (mode == "replace") return replaced(id, rank, size, pipe);
+    return survive(id, rank, size, std::atoi(mode.c_str()), pipe);
+  } catch (const tutti::Error& error) {
+    print("rank " + std::to_string(rank) + " threw " + error.what());
+    return 7;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  const int size = std::atoi(argv[1]);
+  const std::string mode = argv[2];
+  const unsigned seed = argc > 3 ? static_cast<unsigned>(std::atoi(argv[3])) : 0;
+  const std::string id = tutti::make_unique_id();
+  int pipe[2];
+  if (::pipe(pipe) != 0) return 2;
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t pid = ::fork();
+    if (pid == 0) return run_rank(mode, id, rank, size, pipe[1]);
+    ranks.push_back(pid);
+  }
+  if (mode == "repeat") return wait_for(ranks);
+  if (mode == "replace") return replace_some(ranks, read_line(pipe[0]), seed);
+  return kill_some(ranks, static_cast<std::size_t>(std::atoi(mode.c_str())), pipe[0], seed);
+}
