@@ -11,6 +11,7 @@
 
 #include "runtime/base/status.hpp"
 #include "runtime/net/network.hpp"
+#include "runtime/net/wire_security.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti {
@@ -62,6 +63,8 @@ struct TransportSettings {
   std::string node_id;             // ShmOptions::node_id
   std::string interface;           // network interface that TCP traffic must use; empty: the library's choice
   std::optional<PortRange> ports;  // that may be listened at; none: any
+  WireSecurity security = WireSecurity::off;  // of connections between nodes; not every transport has it
+  std::optional<WireKey> wire_key;            // that all ranks of the job have; none: the job has no secret
   std::chrono::milliseconds silence{300000};  // of another host, after which it counts as gone
   std::string ofi_provider;                   // of libfabric; empty: the best that is known to work
   std::string module_path;  // folders to look for modules in, separated by colons; empty: the usual ones

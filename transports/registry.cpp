@@ -33,11 +33,12 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const TransportSettings& s
 }
 #endif
 
-// One row a transport: name, why it is not built, connects nodes, is a module, maker.
+// One row a transport: name, why it is not built, connects nodes, is a module, can authenticate and encrypt, maker.
 constexpr std::array kEntries = {
-    TransportEntry{"shm", TUTTI_REASON_TRANSPORT_SHM, false, false, TUTTI_MAKER_TRANSPORT_SHM},
-    TransportEntry{"inproc", TUTTI_REASON_TRANSPORT_INPROC, false, false, TUTTI_MAKER_TRANSPORT_INPROC},
-    TransportEntry{"tcp", TUTTI_REASON_TRANSPORT_TCP, true, false, TUTTI_MAKER_TRANSPORT_TCP},
+    TransportEntry{"shm", TUTTI_REASON_TRANSPORT_SHM, false, false, false, TUTTI_MAKER_TRANSPORT_SHM},
+    TransportEntry{"inproc", TUTTI_REASON_TRANSPORT_INPROC, false, false, false,
+                   TUTTI_MAKER_TRANSPORT_INPROC},
+    TransportEntry{"tcp", TUTTI_REASON_TRANSPORT_TCP, true, false, true, TUTTI_MAKER_TRANSPORT_TCP},
     TransportEntry{"ucx", TUTTI_REASON_TRANSPORT_UCX, true, true},
     TransportEntry{"ofi", TUTTI_REASON_TRANSPORT_OFI, true, true},
 };
@@ -53,6 +54,13 @@ Result<std::unique_ptr<Transport>> make_transport(std::string_view name, const T
     if (entry.name != name) continue;
     if (!entry.missing.empty()) {
       return unsupported(fmt::format("transport {} is not in this build: {}", name, entry.missing));
+    }
+    if (entry.connects_nodes && !entry.has_wire_security && settings.security != WireSecurity::off) {
+      return unsupported(
+          fmt::format("{}: TUTTI_WIRE_SECURITY={}: tutti can neither authenticate nor encrypt the traffic of "
+                      "this library; "
+                      "use TUTTI_TRANSPORTS=shm,tcp, or TUTTI_WIRE_SECURITY=off in a trusted network",
+                      name, to_string(settings.security)));
     }
     if (!entry.is_module) return entry.make(settings);
     const Result<TransportMaker> maker = load_transport_module(name, module_folders(settings.module_path));

@@ -15,10 +15,11 @@ namespace tutti {
 
 struct TransportEntry {
   std::string_view name;
-  std::string_view missing;       // why it was not built; empty if it was
-  bool connects_nodes = false;    // may carry what goes from one node to another
-  bool is_module = false;         // loaded when it is asked for
-  TransportMaker make = nullptr;  // of one that is built in
+  std::string_view missing;        // why it was not built; empty if it was
+  bool connects_nodes = false;     // may carry what goes from one node to another
+  bool is_module = false;          // loaded when it is asked for
+  bool has_wire_security = false;  // TransportSettings::security
+  TransportMaker make = nullptr;   // of one that is built in
 };
 
 // Every transport of this source tree, also those left out of this build.

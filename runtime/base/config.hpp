@@ -89,6 +89,9 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_PORTS", VariableType::text, "", "",
      "TCP ports to listen at, for sites with a firewall: 20000-20100, equal on all nodes; some for each rank "
      "(default: 16 that follow from the job for rank 0, and any)"},
+    {"TUTTI_WIRE_SECURITY", VariableType::enumeration, "off", "off|auth|encrypt",
+     "what goes between nodes: auth detects every change of it, encrypt also hides it (transport tcp); off: "
+     "connections prove the job's secret, and what follows is plain"},
     {"TUTTI_CUDA_LIBRARY", VariableType::text, "", "",
      "the CUDA driver's library (default: libcuda.so.1, where a program or call needs it)"},
     {"TUTTI_NCCL_LIBRARY", VariableType::text, "", "",

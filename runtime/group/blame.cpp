@@ -71,7 +71,8 @@ Status CommGroup::Impl::find_origin(const Status& found) {
     if (state == states.end() || !state->second.has_answered) break;
     if (!state->second.has_group) return left(blamed, "group");
     const Status& failure = state->second.failure;
-    if (failure || failure.peer() == rank_) {
+    // It blames this rank, and knows no more. Another reason, as a record that does not verify, is the cause.
+    if (failure || (failure.peer() == rank_ && failure.code() == StatusCode::peer_failed)) {
       return Status(StatusCode::peer_failed,
                     fmt::format("the connection to rank {} was lost, but its process is alive", blamed),
                     blamed);

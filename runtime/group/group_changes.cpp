@@ -109,6 +109,7 @@ ControlOptions CommGroup::Impl::control_options(const Lineage& of) const {
   ControlOptions control;
   control.job = of.name;
   control.secret = keys.secret;
+  control.security = keys.security;
   control.build_id = std::string(build_id());
   control.host = info.host_of_rank[static_cast<std::size_t>(info.rank)];
   control.rank = of.id;

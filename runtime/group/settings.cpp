@@ -103,6 +103,7 @@ Status read_transports(const Environment& environment, WorldSettings& settings) 
   auto transport = read_transport_settings(environment);
   if (!transport) return transport.status();
   settings.transport = *std::move(transport);
+  settings.contract.emplace_back("TUTTI_WIRE_SECURITY", to_string(settings.transport.security));
   return {};
 }
 
@@ -229,6 +230,9 @@ Result<TransportSettings> read_transport_settings(const Environment& environment
   settings.memory.single_copy = *single_copy == "on"    ? SingleCopy::on
                                 : *single_copy == "off" ? SingleCopy::off
                                                         : SingleCopy::automatic;
+  const auto security = read_wire_security(environment);
+  if (!security) return security.status();
+  settings.security = *security;
   auto ports = read_ports(environment);
   if (!ports) return ports.status();
   settings.ports = *ports;

@@ -24,11 +24,12 @@ constexpr std::chrono::microseconds kShortSleep{100};
 constexpr std::size_t kMetOnEitherSide = 8;
 
 // Transports between nodes, in the order of the registry: our own sockets first. Libraries go first where
-// there is a fabric that only they can use.
-std::vector<std::string> network_transports(bool prefers_libraries) {
+// there is a fabric that only they can use. Transports without protection are left out where the user wants it.
+std::vector<std::string> network_transports(bool prefers_libraries, WireSecurity security) {
   std::vector<std::string> names;
   for (const TransportEntry& entry : transport_entries()) {
-    if (entry.connects_nodes) names.emplace_back(entry.name);
+    if (entry.connects_nodes && (entry.has_wire_security || security == WireSecurity::off))
+      names.emplace_back(entry.name);
   }
   if (prefers_libraries) std::rotate(names.begin(), names.begin() + 1, names.end());
   return names;
@@ -73,6 +74,7 @@ void append(std::string& text, std::string_view separator, std::string_view item
 Status WorldState::open_transports() {
   settings_.transport.node_id = info().node_id;
   settings_.transport.interface = info().interface;
+  settings_.transport.wire_key = world_.data_key;
   if (engine_ != nullptr) {
     std::vector<std::string> names;
     for (const Transport* transport : list_transports()) names.emplace_back(transport->caps().name);
@@ -133,7 +135,7 @@ Status WorldState::open_between_nodes() {
   if (!fabrics) return fabrics.status();
   const bool is_fabric =
       std::all_of(fabrics->begin(), fabrics->end(), [](const auto& text) { return text == "1"; });
-  for (const std::string& network : network_transports(is_fabric)) {
+  for (const std::string& network : network_transports(is_fabric, settings_.transport.security)) {
     Status verdict = agree_on(open_transports({"shm", network}));
     if (verdict) {
       // The user may expect the faster network, so warn about the one in use.

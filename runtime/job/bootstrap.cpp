@@ -153,8 +153,13 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
   control.node_name = fmt::format("tutti/{}/{}/{:x}", ::getuid(), secret->empty() ? meeting.job : hidden,
                                   std::hash<std::string>()(meeting.node));
   control.job = meeting.job;
+  World world;
+  if (!secret->empty()) world.data_key = make_data_key(*secret);
   control.secret = *std::move(secret);
   control.build_id = options.build_id;
+  const auto security = read_wire_security(options.environment);
+  if (!security) return security.status();
+  control.security = *security;
   control.host = host_name(options.environment);
   control.rank = launch.rank;
   control.size = launch.size;
@@ -168,8 +173,7 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
   control.silence = options.timeout;
   control.rejoin_time = std::clamp(options.timeout / 3, kLeastRejoinTime, kMostRejoinTime);
   control.watch_start = std::move(meeting.watch_start);
-  World world;
-  world.keys = {meeting.listener, {}, meeting.job, control.secret, meeting.open_listeners};
+  world.keys = {meeting.listener, {}, meeting.job, control.secret, meeting.open_listeners, control.security};
   if (world.keys.listener == nullptr) {
     auto listener = MemberListener::open();
     if (!listener) return listener.status();

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,10 +42,12 @@ struct WorldKeys {
   std::string job;
   std::string secret;  // as proofs use it
   std::function<Result<Listeners>()> open_listeners;
+  WireSecurity security = WireSecurity::off;  // of connections between nodes
 };
 
 struct World {
   WorldInfo info;
+  std::optional<WireKey> data_key;  // of connections between nodes; none: the job has no secret
   WorldKeys keys;
   std::unique_ptr<ControlChannel> control;
 };

@@ -38,6 +38,8 @@ bool is_stranger(const ChildConnection& child) {
 
 std::size_t ChildConnections::append_fds(std::vector<pollfd>& fds) {
   const std::size_t before = fds.size();
+  if (std::exchange(must_close_unused_, false))
+    std::erase_if(listeners_, [](const Listener& each) { return each.is_remote && !each.is_used; });
   for (const Listener& listener : listeners_)
     fds.push_back({may_accept_ ? listener.socket.fd() : -1, POLLIN, 0});
   for (const auto& child : children_) {
@@ -112,7 +114,7 @@ Status ChildConnections::reserve() {
 
 Status ChildConnections::listen(FrameSocket socket, bool is_remote) {
   TUTTI_RETURN_IF_ERROR(reserve());
-  listeners_.push_back({std::move(socket), is_remote});
+  listeners_.push_back({std::move(socket), is_remote, false});
   return {};
 }
 
@@ -152,6 +154,7 @@ void ChildConnections::accept(const Listener& listener) {
     if (!reserve()) may_accept_ = false;
     child->socket = FrameSocket(fd);
     child->is_remote = listener.is_remote;
+    child->listener_fd = listener.socket.fd();
     child->claim.host = "this machine";
     if (listener.is_remote) {
       child->address = child->address.unmapped();
@@ -170,15 +173,16 @@ void ChildConnections::accept(const Listener& listener) {
 void ChildConnections::serve(ChildConnection& child) {
   if (!child.socket.is_open()) return;
   std::vector<Frame> frames;
-  const Status status = child.socket.receive(frames);
-  for (Frame& frame : frames) {
+  Status status = child.socket.receive(frames);
+  for (std::size_t i = 0; i < frames.size(); ++i) {
     if (child.stage == ChildConnection::Stage::joined) {
-      owner_.on_frame(child, std::move(frame));
+      owner_.on_frame(child, std::move(frames[i]));
     } else if (child.stage != ChildConnection::Stage::leaving &&
                child.stage != ChildConnection::Stage::refused) {
-      on_stranger_frame(child, frame);
+      on_stranger_frame(child, frames[i]);
     }
     if (!child.socket.is_open()) return;
+    if (status && i + 1 == frames.size()) status = child.socket.parse(frames);  // behind a proof
   }
   if (status) return;
   const bool had_joined = child.stage == ChildConnection::Stage::joined;
@@ -226,14 +230,23 @@ void ChildConnections::on_hello(ChildConnection& child, const Frame& frame) {
 void ChildConnections::on_proof(ChildConnection& child, const Frame& frame) {
   ProofPayload payload;
   if (!decode(frame.payload, payload)) return child.socket.close();
-  if (!is_equal(payload.proof, prove(options_.secret, ProofRole::member, child.member_nonce, child.nonce))) {
+  MemberClaim offered;
+  offered.offer = payload.offer;
+  if (!is_equal(payload.proof,
+                prove(options_.secret, ProofRole::member, child.member_nonce, child.nonce, offered))) {
     return refuse(child,
                   Status(StatusCode::refused, "this process has another secret than the job (TUTTI_SECRET)"));
   }
   ClaimPayload welcome;
   welcome.claim = own_claim_;
-  welcome.proof = prove(options_.secret, ProofRole::hub, child.member_nonce, child.nonce, own_claim_);
+  welcome.claim.offer = make_offer(options_.security);
+  welcome.proof = prove(options_.secret, ProofRole::hub, child.member_nonce, child.nonce, welcome.claim);
   child.socket.send(Frame{FrameType::welcome, 0, 0, encode(welcome)});
+  if (child.is_remote) {
+    const WireTerms terms = combine(payload.offer, welcome.claim.offer);
+    child.socket.protect(
+        make_control_session(options_.secret, terms, child.member_nonce, child.nonce, false));
+  }
   child.stage = ChildConnection::Stage::claim;
   child.until = Clock::now() + kClaimTime;
 }
@@ -254,6 +267,9 @@ void ChildConnections::on_claim(ChildConnection& child, const Frame& frame) {
   if (const Status status = owner_.check(claim); !status) return refuse(child, status);
   if (!child.is_remote) claim.pid = child.claim.pid;  // as the kernel tells it
   child.claim = std::move(claim);
+  for (Listener& listener : listeners_) {
+    if (listener.socket.fd() == child.listener_fd) listener.is_used = true;
+  }
   child.stage = ChildConnection::Stage::joined;
   ++joined_count_;
   child.socket.set_limit(kMaxPayloadBytes);

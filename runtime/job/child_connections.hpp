@@ -29,6 +29,7 @@ struct ChildConnection {
   Stage stage = Stage::hello;
   bool is_remote = false;  // came by TCP
   SocketAddress address;   // of a remote one
+  int listener_fd = -1;    // where it came
   MemberClaim claim;       // once it has joined
   ProcessState process;    // of a lost member of this machine
   Nonce member_nonce{};
@@ -59,6 +60,8 @@ class ChildConnections {
   // Errors: resource_exhausted.
   Status listen(FrameSocket socket, bool is_remote);
   bool is_listening() const { return !listeners_.empty(); }
+  // Sockets for other nodes at which nobody has joined are closed, before the next poll.
+  void close_unused_listeners() { must_close_unused_ = true; }
   void stop_listening() {
     listeners_.clear();
     reserve_.close();
@@ -86,6 +89,7 @@ class ChildConnections {
   struct Listener {
     FrameSocket socket;
     bool is_remote = false;
+    bool is_used = false;  // a rank has joined here
   };
 
   void accept(const Listener& listener);
@@ -113,6 +117,7 @@ class ChildConnections {
   // refused.
   FrameSocket reserve_;
   bool may_accept_ = true;
+  bool must_close_unused_ = false;
   Clock::time_point next_exhaustion_{};
   std::size_t joined_count_ = 0;  // since the start
   Clock::time_point next_warning_{};

@@ -327,6 +327,10 @@ RankVerdict judge_loss(const MemberClaim& claim, const Status& why, bool is_remo
     verdict.kind = VerdictKind::unreachable;
     verdict.reason = "its host does not answer, or the network to it is cut";
   }
+  if (why.message() == forged_record().message()) {
+    verdict.reason = "its connection was given up: " + why.message();
+    return verdict;
+  }
   // The host has dropped the connection earlier, with its process or after a silence.
   if (why.code() == StatusCode::aborted && is_remote)
     verdict.reason =

@@ -33,13 +33,14 @@ struct Listeners {
 
 struct ControlOptions {
   std::string root_name;  // of the abstract unix socket of rank 0, in its network namespace
-  // Rank 0 listens here if another user has taken that name. A name that nobody can guess, or a path in a
-  // directory of this user alone. Empty: no such place.
+  // A name that nobody can guess: rank 0 listens here, too. Or a path in a directory of this user alone: it listens
+  // here if another user has taken that name. Empty: no such place.
   std::string private_name;
-  std::string job;       // sent to any process that answers: any may listen at a port
-  std::string secret;    // of the job; a process without it is refused and the job goes on
-  std::string build_id;  // a process of another build is refused
-  std::string host;      // of this process, for people
+  std::string job;     // sent to any process that answers: any may listen at a port
+  std::string secret;  // of the job; a process without it is refused and the job goes on
+  WireSecurity security = WireSecurity::off;  // of connections between nodes
+  std::string build_id;                       // a process of another build is refused
+  std::string host;                           // of this process, for people
   int rank = 0;
   int size = 1;
   std::chrono::milliseconds timeout{300000};     // for all ranks to arrive

@@ -28,6 +28,11 @@ void append_frame(std::string& out, const Frame& frame) {
   out += frame.payload;
 }
 
+std::string FrameParser::take_rest() {
+  buffer_.erase(0, std::exchange(consumed_, 0));
+  return std::exchange(buffer_, {});
+}
+
 Result<std::optional<Frame>> FrameParser::next() {
   ByteReader reader(std::string_view(buffer_).substr(consumed_));
   std::uint16_t magic = 0;

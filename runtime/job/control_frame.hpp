@@ -16,6 +16,7 @@
 #include "runtime/base/byte_fields.hpp"
 #include "runtime/base/status.hpp"
 #include "runtime/base/verdict.hpp"
+#include "runtime/net/wire_security.hpp"
 
 namespace tutti {
 
@@ -75,6 +76,8 @@ class FrameParser {
  public:
   void set_limit(std::size_t max_payload_bytes) { limit_ = max_payload_bytes; }
   void feed(std::string_view bytes) { buffer_ += bytes; }
+  // Bytes that are in no frame yet.
+  std::string take_rest();
   // The next frame; nullopt: more bytes are needed. Errors: refused (unknown type, a length over the limit),
   // decided from the header alone, so a declared length never allocates.
   Result<std::optional<Frame>> next();
@@ -111,8 +114,9 @@ struct MemberClaim {
   std::string host;  // for people
   std::string build_id;
   bool is_moving = false;  // belongs to the job already, and changes its parent
+  WireOffer offer{};       // of a process that answers; one that connects has made it with its proof
   static auto fields(auto& self) {
-    return std::tie(self.rank, self.size, self.pid, self.host, self.build_id, self.is_moving);
+    return std::tie(self.rank, self.size, self.pid, self.host, self.build_id, self.is_moving, self.offer);
   }
 };
 // Reveals nothing of the listening side: any process may ask for it.
@@ -121,8 +125,9 @@ struct ChallengePayload {
   static auto fields(auto& self) { return std::tie(self.nonce); }
 };
 struct ProofPayload {
-  Proof proof{};  // the sender knows the secret
-  static auto fields(auto& self) { return std::tie(self.proof); }
+  Proof proof{};      // the sender knows the secret, and the offer is its own
+  WireOffer offer{};  // of protection of all that follows the answer
+  static auto fields(auto& self) { return std::tie(self.proof, self.offer); }
 };
 struct ClaimPayload {
   Proof proof{};  // the sender knows the secret, and the claim is its own

@@ -57,6 +57,7 @@ void ControlTree::finish_tree() {
   if (is_ready_ || !plan_ || !plan_->is_complete()) return;
   is_ready_ = true;
   remove_private_name();  // all have come
+  children_.close_unused_listeners();
   children_.send_to_all(Frame{FrameType::ready, 0, 0, {}});
   finish_start({});
 }

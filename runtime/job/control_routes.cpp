@@ -369,6 +369,7 @@ void ControlTree::on_frame_from_above(const Frame& frame) {
       return send_to_all(frame);
     case FrameType::ready:
       is_ready_ = true;
+      children_.close_unused_listeners();
       children_.send_to_all(frame);
       return finish_start({});
     case FrameType::refused:

@@ -97,8 +97,14 @@ Status ControlTree::listen(const std::string& name) {
   return children_.listen(FrameSocket(*fd), false);
 }
 
-// Another user may have taken a name that can be guessed, to keep the job from starting.
+// Ranks meet at a name that nobody can guess, where the job has a secret. At the other one a process with another secret
+// is refused, and nothing depends on it. Without a secret another user may have taken it, to keep the job from starting.
 Status ControlTree::listen_as_root() {
+  if (!options_.private_name.empty() && !is_path_name(options_.private_name)) {
+    TUTTI_RETURN_IF_ERROR(listen(options_.private_name));
+    static_cast<void>(listen(options_.root_name));
+    return {};
+  }
   Status status = listen(options_.root_name);
   if (status || status.code() != StatusCode::resource_exhausted || options_.private_name.empty())
     return status;

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "runtime/base/fork_guard.hpp"
@@ -21,10 +22,8 @@ namespace {
 
 constexpr std::size_t kReadBytes = 65536;
 
-bool is_path(const std::string& name) { return name.starts_with('/'); }
-
 std::string describe(const std::string& name) {
-  return is_path(name) ? "socket " + name : "abstract socket @" + name;
+  return is_path_name(name) ? "socket " + name : "abstract socket @" + name;
 }
 
 // An abstract address has a length: its first byte is zero, and no zero ends it.
@@ -32,7 +31,7 @@ socklen_t fill_address(const std::string& name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;
   TUTTI_ASSERT(name.size() < sizeof address.sun_path, "meeting points are short");
-  if (is_path(name)) {
+  if (is_path_name(name)) {
     name.copy(address.sun_path, name.size());
     return sizeof address;
   }
@@ -56,11 +55,14 @@ int make_socket() { return ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_N
 
 }  // namespace
 
+bool is_path_name(const std::string& name) { return name.starts_with('/'); }
+
 FrameSocket::FrameSocket(int fd) : fd_(fd) { close_on_fork(fd); }
 
 FrameSocket::FrameSocket(FrameSocket&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       parser_(std::move(other.parser_)),
+      records_(std::move(other.records_)),
       out_(std::move(other.out_)),
       sent_(other.sent_),
       broken_(std::move(other.broken_)) {}
@@ -70,6 +72,7 @@ FrameSocket& FrameSocket::operator=(FrameSocket&& other) noexcept {
     close();
     fd_ = std::exchange(other.fd_, -1);
     parser_ = std::move(other.parser_);
+    records_ = std::move(other.records_);
     out_ = std::move(other.out_);
     sent_ = other.sent_;
     broken_ = std::move(other.broken_);
@@ -82,6 +85,48 @@ void FrameSocket::close() {
   forget_on_fork(fd_);
   ::close(fd_);
   fd_ = -1;
+}
+
+void FrameSocket::protect(const WireSession& session) {
+  if (!session.is_sealed()) return;
+  records_ =
+      std::make_unique<Records>(Records{RecordKeys(session.terms, session.sending),
+                                        RecordKeys(session.terms, session.receiving), parser_.take_rest()});
+}
+
+void FrameSocket::send(const Frame& frame) {
+  if (records_ == nullptr) return append_frame(out_, frame);
+  std::string plain;
+  append_frame(plain, frame);
+  for (std::string_view rest = plain; !rest.empty();) {
+    const std::string_view part = rest.substr(0, kMaxRecordBytes);
+    const std::size_t at = out_.size();
+    out_.append(kRecordHeadBytes, '\0').append(part).append(kRecordTagBytes, '\0');
+    records_->sending.seal(std::as_writable_bytes(std::span(out_).subspan(at)));
+    rest.remove_prefix(part.size());
+  }
+}
+
+// Feeds the parser with the bytes of all whole records.
+Status FrameSocket::open_records(std::string_view bytes) {
+  // As if it had been reset: the other end may be alive, and another connection serve.
+  const Status forged(StatusCode::aborted, forged_record().message());
+  std::string& in = records_->in;
+  in += bytes;
+  std::size_t done = 0;
+  while (in.size() - done >= kRecordHeadBytes) {
+    const std::span<std::byte> front = std::as_writable_bytes(std::span(in).subspan(done));
+    const Result<std::size_t> record_bytes =
+        records_->receiving.record_bytes(front.first<kRecordHeadBytes>());
+    if (!record_bytes) return forged;
+    if (front.size() < *record_bytes) break;
+    const Result<std::span<std::byte>> text = records_->receiving.open(front.first(*record_bytes));
+    if (!text) return forged;
+    parser_.feed({reinterpret_cast<const char*>(text->data()), text->size()});
+    done += *record_bytes;
+  }
+  in.erase(0, done);
+  return {};
 }
 
 Status FrameSocket::flush() {
@@ -109,12 +154,24 @@ Status FrameSocket::receive(std::vector<Frame>& frames) {
   // The kernel tells an error once: if writing met it, reading finds an end only.
   if (got == 0) return broken_ ? Status(StatusCode::peer_failed, "connection closed") : broken_;
   if (got < 0) return describe_end(errno);
-  parser_.feed({bytes.data(), static_cast<std::size_t>(got)});
+  const std::string_view arrived(bytes.data(), static_cast<std::size_t>(got));
+  if (records_ != nullptr) {
+    Status status = open_records(arrived);
+    const Status parsed = parse(frames);  // those before a record that does not verify are sound
+    return status ? parsed : status;
+  }
+  parser_.feed(arrived);
+  return parse(frames);
+}
+
+Status FrameSocket::parse(std::vector<Frame>& frames) {
   for (;;) {
     Result<std::optional<Frame>> frame = parser_.next();
     if (!frame) return frame.status();
     if (!frame->has_value()) return {};
     frames.push_back(**std::move(frame));
+    const FrameType type = frames.back().type;
+    if (type == FrameType::proof || type == FrameType::welcome) return {};
   }
 }
 
@@ -174,7 +231,7 @@ std::pair<Listening, int> ask_listener(const std::string& name) {
 }
 
 Status prepare_name(const std::string& name) {
-  if (!is_path(name)) return {};
+  if (!is_path_name(name)) return {};
   const std::string directory = name.substr(0, name.rfind('/'));
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     return internal_error(fmt::format("cannot make the directory {}: {}", directory, std::strerror(errno)));
@@ -193,7 +250,7 @@ Status prepare_name(const std::string& name) {
 }
 
 void remove_name(const std::string& name) {
-  if (is_path(name)) ::unlink(name.c_str());
+  if (is_path_name(name)) ::unlink(name.c_str());
 }
 
 bool is_same_user(int fd, int* pid) {

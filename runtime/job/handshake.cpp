@@ -62,6 +62,19 @@ Proof prove(std::string_view secret, ProofRole role, const Nonce& member, const 
   return authenticate(secret, writer.take());
 }
 
+WireSession make_control_session(std::string_view secret, const WireTerms& terms, const Nonce& member,
+                                 const Nonce& hub, bool is_member) {
+  ByteWriter transcript;
+  transcript.put(member);
+  transcript.put(hub);
+  WireKey key = derive_key(derive_key(secret), "control");
+  WireSession session = make_session(terms, key, transcript.take(), is_member);
+  forget(key);
+  return session;
+}
+
+WireKey make_data_key(std::string_view secret) { return derive_key(derive_key(secret), "data"); }
+
 bool is_equal(const Proof& a, const Proof& b) { return sodium_memcmp(a.data(), b.data(), a.size()) == 0; }
 
 bool is_strong_secret(std::string_view secret) {

@@ -67,13 +67,6 @@ std::string node_of(const Environment& environment, int launcher_node) {
 
 // -- rank 0 -------------------------------------------------------------------------------------------------
 
-SocketAddress wildcard(int family) {
-  SocketAddress any;
-  any.storage.ss_family = static_cast<sa_family_t>(family);
-  any.bytes = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-  return any;
-}
-
 Result<std::uint16_t> port_of(int fd) {
   SocketAddress bound;
   bound.bytes = sizeof bound.storage;
@@ -82,39 +75,37 @@ Result<std::uint16_t> port_of(int fd) {
   return bound.port();
 }
 
-// Without a setting at every address of the machine, because peers may use any; with one, only at those that
-// it names.
-Result<Listeners> listen_at_port(const std::vector<Interface>& interfaces, bool is_everywhere,
-                                 std::uint16_t port) {
+// An address that cannot be had now, as one that IPv6 still checks for duplicates, is left out.
+Result<Listeners> listen_at_port(const std::vector<SocketAddress>& places, std::uint16_t port) {
   Listeners listeners;
-  std::vector<SocketAddress> places;
-  if (is_everywhere) {
-    places = {wildcard(AF_INET6)};
-  } else {
-    for (const Interface& interface : interfaces) places.push_back(interface.address);
-  }
+  Status last = unsupported("no interface has an address");
   for (const SocketAddress& place : places) {
     Result<int> fd = listen_at(place.with_port(port));
-    if (!fd && is_everywhere && fd.status().code() != StatusCode::resource_exhausted)
-      fd = listen_at(wildcard(AF_INET).with_port(port));  // a kernel without IPv6
-    if (!fd) return fd.status();
+    if (!fd && fd.status().code() == StatusCode::resource_exhausted) return fd.status();
+    if (!fd) {
+      last = fd.status();
+      continue;
+    }
     listeners.sockets.emplace_back(*fd);
     const Result<std::uint16_t> bound = port_of(*fd);
     if (!bound) return bound.status();
     port = *bound;  // the same at all addresses
+    listeners.addresses.push_back(place.with_port(port));
   }
-  for (const Interface& interface : interfaces)
-    listeners.addresses.push_back(interface.address.with_port(port));
+  if (listeners.sockets.empty()) return last;
   return listeners;
 }
 
-Result<Listeners> listen_at_any(const std::vector<Interface>& interfaces, bool is_everywhere,
+Result<Listeners> listen_at_any(const std::vector<SocketAddress>& places,
                                 const std::vector<std::uint16_t>& ports) {
+  constexpr int kTriesOfAnyPort = 8;  // one that is free at the first address may be taken at the next
   Status last;
   for (const std::uint16_t port : ports) {
-    Result<Listeners> listeners = listen_at_port(interfaces, is_everywhere, port);
-    if (listeners) return listeners;
-    last = listeners.status();
+    for (int i = 0; i < (port == 0 ? kTriesOfAnyPort : 1); ++i) {
+      Result<Listeners> listeners = listen_at_port(places, port);
+      if (listeners) return listeners;
+      last = listeners.status();
+    }
   }
   return last.with_context("cannot listen for ranks of other nodes");
 }
@@ -174,14 +165,12 @@ Result<std::vector<SocketAddress>> find_hosts(const HostSetting& setting,
 // -- the three ways -----------------------------------------------------------------------------------------
 
 struct Network {
-  std::vector<Interface> interfaces;  // that TUTTI_IFACE leaves
-  bool is_everywhere = true;
+  std::vector<SocketAddress> places;  // that TUTTI_IFACE leaves
+  bool is_chosen = false;             // by TUTTI_IFACE
+  std::vector<Interface> all;
   std::optional<PortRange> ports;  // TUTTI_PORTS
 
-  Result<Listeners> listen(const std::vector<std::uint16_t>& at) const {
-    return listen_at_any(interfaces, is_everywhere, at);
-  }
-  Result<Listeners> listen_anywhere() const { return listen(ports_to_try(ports)); }
+  Result<Listeners> listen_anywhere() const { return listen_at_any(places, ports_to_try(ports)); }
 };
 
 Result<Network> find_network(const Environment& environment) {
@@ -192,7 +181,9 @@ Result<Network> find_network(const Environment& environment) {
   if (!selected) return selected.status().with_context(fmt::format("{}='{}'", name, setting));
   const auto ports = read_ports(environment);
   if (!ports) return ports.status();
-  return Network{*std::move(selected), setting.empty(), *ports};
+  Network network{{}, !setting.empty(), *all, *ports};
+  for (const Interface& interface : *selected) network.places.push_back(interface.address);
+  return network;
 }
 
 // The contribution of a rank to the program's exchange.
@@ -297,6 +288,31 @@ Status meet_by_store(const Network& network, Clock::time_point deadline, Meeting
   return {};
 }
 
+// The addresses at which rank 0 listens where others know its host. They use those of the setting as they are. A name
+// may mean another address on each host, so it needs every interface, and loopback for ranks of this machine.
+std::vector<SocketAddress> places_of_root(const HostSetting& setting, const Network& network) {
+  if (network.is_chosen) return network.places;
+  std::vector<SocketAddress> named, loopback;
+  bool has_name = false;
+  for (const std::string& host : setting.hosts) {
+    const bool is_v6 = host.find(':') != std::string::npos;
+    const auto address = parse_socket_address(is_v6 ? fmt::format("[{}]:1", host) : host + ":1");
+    has_name = has_name || !address;
+    if (address && (address->is_loopback() || !find_interface_name(network.all, *address).empty()))
+      named.push_back(*address);
+  }
+  if (!has_name && !named.empty()) return named;
+  std::vector<SocketAddress> places = network.places;
+  for (const char* host : {"127.0.0.1:1", "127.0.1.1:1", "[::1]:1"}) {
+    const SocketAddress address = *parse_socket_address(host);
+    const bool is_known = std::any_of(places.begin(), places.end(), [&](const SocketAddress& place) {
+      return place.host_text() == address.host_text();
+    });
+    if (!is_known) places.push_back(address);
+  }
+  return places;
+}
+
 // All ranks know the host of rank 0. It listens at the first free one of a few ports that follow from the
 // job.
 Status meet_by_address(const Network& network, Meeting& meeting) {
@@ -304,7 +320,7 @@ Status meet_by_address(const Network& network, Meeting& meeting) {
   const std::vector<std::uint16_t> ports = ports_of(setting, meeting, network.ports);
   meeting.open_listeners = [network] { return network.listen_anywhere(); };
   if (meeting.launch.rank == 0) {
-    Result<Listeners> listeners = network.listen(ports);
+    Result<Listeners> listeners = listen_at_any(places_of_root(setting, network), ports);
     if (!listeners) return listeners.status();
     meeting.listeners = *std::move(listeners);
   } else {

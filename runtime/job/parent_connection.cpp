@@ -120,16 +120,17 @@ Status ParentConnection::serve_attempt(Attempt& attempt, short revents, std::vec
   }
   std::vector<Frame> arrived;
   const Status status = attempt.socket.receive(arrived);
-  for (Frame& frame : arrived) {
-    if (stage_ == Stage::joining) {  // behind the challenge, on the socket that was taken
-      frames.push_back(std::move(frame));
-      continue;
-    }
+  for (const Frame& frame : arrived) {
     TUTTI_RETURN_IF_ERROR(on_answer(attempt, frame));
     if (stage_ == Stage::searching && !attempt.socket.is_open()) return {};
   }
+  if (stage_ == Stage::joining) {  // behind the welcome, on the socket that was taken
+    Status behind = socket_.parse(frames);
+    if (!behind) stage_ = Stage::over;
+    return behind;
+  }
   // The process may be of an earlier run of the job that is ending: try again.
-  if (!status && stage_ == Stage::searching) give_up(attempt, status.message());
+  if (!status) give_up(attempt, status.message());
   return {};
 }
 
@@ -148,7 +149,10 @@ Status ParentConnection::on_answer(Attempt& attempt, const Frame& frame) {
     return {};
   }
   attempt.hub_nonce = challenge.nonce;
-  const ProofPayload proof{prove(options_.secret, ProofRole::member, attempt.nonce, challenge.nonce)};
+  MemberClaim claim;
+  claim.offer = make_offer(options_.security);
+  const ProofPayload proof{prove(options_.secret, ProofRole::member, attempt.nonce, challenge.nonce, claim),
+                           claim.offer};
   attempt.socket.send(Frame{FrameType::proof, options_.rank, 0, encode(proof)});
   return {};
 }
@@ -191,7 +195,11 @@ void ParentConnection::on_welcome(Attempt& attempt, const ClaimPayload& welcome)
   socket_.set_limit(kMaxPayloadBytes);
   // The pid as this namespace knows it.
   if (!is_remote_) static_cast<void>(is_same_user(socket_.fd(), &parent_claim_.pid));
-  if (is_remote_) limit_silence_strictly(socket_.fd(), options_.silence);
+  if (is_remote_) {
+    limit_silence_strictly(socket_.fd(), options_.silence);
+    const WireTerms terms = combine(make_offer(options_.security), claim.offer);
+    socket_.protect(make_control_session(options_.secret, terms, attempt.nonce, *attempt.hub_nonce, true));
+  }
   socket_.send(Frame{FrameType::claim, options_.rank, 0, encode(mine)});
   stage_ = Stage::joining;
 }

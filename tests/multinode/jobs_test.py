@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,7 +22,7 @@ TIMEOUT_SECONDS = 12  # TUTTI_TIMEOUT where somebody has to be missed
 
 
 class Job:
-    """Ranks in nodes; `counts[k]` of them in node k."""
+    """Ranks in nodes; `counts[k]` of them in node k. A variable is a text, or a list with one for each node."""
 
     def __init__(self, bed, counts, program, word, **variables):
         self.ranks, self.lines = [], []
@@ -34,7 +35,8 @@ class Job:
                             "TUTTI_SIZE": str(sum(counts)), "TUTTI_LOCAL_SIZE": str(counts[node]),
                             "TUTTI_LOCAL_RANK": str(self.node_of[:rank].count(node)), "TUTTI_ADDRESS": bed.address(0),
                             "TUTTI_NODE_ID": f"node{node}", "TUTTI_ERROR_FILE": os.path.join(self.folder.name, "%r.json")}
-            environment |= {name: value.format(node=node) for name, value in variables.items()}
+            environment |= {name: (value if isinstance(value, str) else value[node]).format(node=node)
+                            for name, value in variables.items()}
             process = bed.popen(node, ["env", "-i"] + [f"{n}={v}" for n, v in environment.items()] + [program, word],
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.ranks.append(process)
@@ -197,6 +199,15 @@ def zoo(bed, program):
     job = Job(bed, [1, 1], program, "connect", TUTTI_IFACE="10.77.0.0/16", TUTTI_LOG="info")
     job.expect_end()
     expect("(the route to 10.77.0.2)" in job.text() or "TUTTI_IFACE" in job.text(), "by network", job)
+    if "tcp" in os.environ.get("TUTTI_TRANSPORTS", "tcp"):  # a library listens where it likes
+        for where in ("node0", bed.address(0)):
+            job = Job(bed, [1, 1], program, "sum", TUTTI_ADDRESS=where)
+            job.wait_for("sums", range(2))
+            for rank in range(2):
+                expect_listeners_on(bed.address(rank), job.pid_of(rank), job)
+            for process in job.ranks:
+                process.kill()
+                process.wait()
 
 
 def ipv6(bed, program):
@@ -204,15 +215,44 @@ def ipv6(bed, program):
     job.expect_end()
 
 
-def listening_ports(pid):
-    """Of all processes in the network namespace of this one."""
-    ports = set()
+def listeners(pid):
+    """Host and port, as the kernel writes them, of all processes in the network namespace of this one."""
+    found = set()
     for table in ("tcp", "tcp6"):
         with open(f"/proc/{pid}/net/{table}", encoding="utf-8") as lines:
             for words in list(map(str.split, lines))[1:]:
                 if words[3] == "0A":  # LISTEN
-                    ports.add(int(words[1].rsplit(":", 1)[1], 16))
-    return ports
+                    found.add(tuple(words[1].rsplit(":", 1)))
+    return found
+
+
+def listening_ports(pid):
+    return {int(port, 16) for _, port in listeners(pid)}
+
+
+def expect_listeners_on(address, pid, job):
+    """Once the start is over there is none at any other address."""
+    wanted = socket.inet_aton(address)[::-1].hex().upper()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while {host for host, _ in listeners(pid)} != {wanted}:
+        expect(time.monotonic() < deadline, f"{address} and no other: {listeners(pid)}", job)
+        time.sleep(0.02)
+
+
+def protected(bed, program):
+    """Every mode of TUTTI_WIRE_SECURITY carries a job of two nodes; nodes with different ones hear so."""
+    for mode in ("auth", "encrypt"):
+        job = Job(bed, [2, 2], program, "async", TUTTI_WIRE_SECURITY=mode, TUTTI_LOG="info", TUTTI_TIMEOUT="60",
+                  TUTTI_TRANSPORTS="shm,tcp", TUTTI_TEST_FRACTION=os.environ.get("TUTTI_TEST_FRACTION", "0.3"))
+        job.expect_end()
+        job.wait_for("all operations agree", range(4), 1)
+    job = Job(bed, [1, 1], program, "connect", TUTTI_WIRE_SECURITY=["off", "encrypt"])
+    job.expect_end(statuses=(1,))
+    for line in job.wait_for("TUTTI_WIRE_SECURITY must be equal", [0, 1], 1).values():
+        expect("'encrypt' on rank 1 of 2" in line and "'off' on rank 0 of 2" in line, line, job)
+    job = Job(bed, [1, 1], program, "connect", TUTTI_WIRE_SECURITY="encrypted")
+    job.expect_end(statuses=(1,))
+    job.wait_for("TUTTI_WIRE_SECURITY='encrypted'", [0, 1], 1)
 
 
 def ports(bed, program):

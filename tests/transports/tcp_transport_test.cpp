@@ -23,6 +23,7 @@
 #include "tests/transports/cases.hpp"
 #include "transports/message/address.hpp"
 #include "transports/message/tcp/address.hpp"
+#include "transports/message/tcp/greeting.hpp"
 #include "transports/message/tcp/plugin.hpp"
 
 namespace {
@@ -133,24 +134,31 @@ void exchange(Side& a, Side& b, std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("who does not show the secret is cut off") {
+TEST_CASE("who does not prove the secret is cut off") {
   Side side;
   const Target target = target_of(side);
   tcp::Greeting hello;
   hello.sender = 77;
   hello.target = target.instance;
-  hello.secret = target.address.secret;
-  tcp::Greeting wrong_secret = hello, wrong_target = hello, wrong_kind = hello;
-  wrong_secret.secret[15] ^= std::byte{1};
+  const auto sign = [&](tcp::Greeting greeting, std::size_t changed = 16) {
+    tcp::Secret secret = target.address.secret;
+    if (changed < secret.size()) secret[changed] ^= std::byte{1};
+    tcp::GreetingChain chain({}, secret);
+    chain.sign(greeting);
+    return greeting;
+  };
+  tcp::Greeting wrong_target = hello, wrong_kind = hello, changed = sign(hello);
   wrong_target.target += 1;
   wrong_kind.kind = tcp::Greeting::Kind::begin;
-  for (const tcp::Greeting& greeting : {wrong_secret, wrong_target, wrong_kind}) {
+  changed.nonce[0] ^= std::byte{1};
+  for (const tcp::Greeting& greeting :
+       {hello, sign(hello, 15), sign(wrong_target), sign(wrong_kind), changed}) {
     const Stranger stranger(target);
     stranger.say(greeting);
     CHECK(drive({&side}, [&] { return stranger.is_cut_off(); }));
   }
   const Stranger friendly(target);
-  friendly.say(hello);
+  friendly.say(sign(hello));
   CHECK(drive({&side}, [&] { return friendly.has_answer(); }));
 }
 

@@ -96,7 +96,7 @@ FORBIDDEN = [
 THIRD_PARTY = {
     r"hwy/": ["runtime/kernels/**"],
     r"fmt/": ["**"],
-    r"sodium": ["runtime/base/**", "runtime/job/**", "runtime/group/**"],
+    r"sodium": ["runtime/base/**", "runtime/net/**", "runtime/job/**", "runtime/group/**"],
     r"CLI/": [],
     r"nlohmann/": ["runtime/base/**", "runtime/group/**", "runtime/selection/tuning.cpp"],
     r"catch2/": [],

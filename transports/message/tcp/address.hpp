@@ -1,4 +1,4 @@
-// How peers reach a driver: the addresses it listens at, and the secret that it wants to hear.
+// How peers reach a driver: the addresses it listens at, and the secret that a connector must know.
 // Knows no socket.
 #pragma once
 

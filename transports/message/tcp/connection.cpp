@@ -8,11 +8,10 @@
 
 namespace tutti::tcp {
 
-void Connection::open(Socket socket) {
+void Connection::open(Socket socket, const WireSession& session) {
   socket_ = std::move(socket);
   state_ = State::open;
-  output.set_socket(socket_.fd());
-  input.set_socket(socket_.fd());
+  channel_.open(socket_.fd(), session);
   is_ready = true;
 }
 
@@ -30,8 +29,7 @@ void Connection::ignore() {
 void Connection::close() {
   ignore();
   socket_.close();
-  output.set_socket(-1);
-  input.set_socket(-1);
+  channel_.close();
 }
 
 void Connection::end(std::string_view reason) {
@@ -52,6 +50,7 @@ bool Connection::pull() {
   is_ready = false;
   const bool has_moved = input.pull();
   if (input.end().empty()) return has_moved;
+  if (input.is_forged()) worker_.find_peer(peer_).note_trouble(forged_record());
   end(input.has_announced_close() ? std::string_view() : input.end());
   return true;
 }

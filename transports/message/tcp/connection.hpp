@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "transports/message/tcp/channel.hpp"
 #include "transports/message/tcp/input.hpp"
 #include "transports/message/tcp/objects.hpp"
 #include "transports/message/tcp/output.hpp"
@@ -28,13 +29,13 @@ class Connection final : public Watcher {
         poller_(poller),
         peer_(peer),
         remote_(&worker.find_peer(peer)),
-        output(worker, outgoings),
-        input(worker, stores, output, *this, peer) {}
+        output(worker, outgoings, channel_),
+        input(worker, stores, output, channel_, *this, peer) {}
   ~Connection() override { close(); }
 
   State state() const { return state_; }
   std::uint64_t peer() const { return peer_; }
-  void open(Socket socket);
+  void open(Socket socket, const WireSession& session);
   // Everything under way fails. Without a reason nobody needs to be told that the peer is lost.
   void end(std::string_view reason);
 
@@ -63,6 +64,7 @@ class Connection final : public Watcher {
   message::Peer* const remote_;
   State state_ = State::waiting;
   Socket socket_;
+  Channel channel_;
   bool is_watched_ = false;
   bool wants_write_ = false;
 

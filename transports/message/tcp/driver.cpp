@@ -108,9 +108,9 @@ bool TcpDriver::is_connected(std::uint64_t instance) const {
   return found != connections_.end() && found->second->state() != Connection::State::waiting;
 }
 
-void TcpDriver::on_connected(std::uint64_t instance, Socket socket) {
+void TcpDriver::on_connected(std::uint64_t instance, Socket socket, const WireSession& session) {
   Connection& connection = find_connection(instance);
-  connection.open(std::move(socket));
+  connection.open(std::move(socket), session);
   if (connection.state() == Connection::State::open) open_.push_back(&connection);
 }
 

@@ -23,12 +23,14 @@ namespace tutti::tcp {
 
 class TcpDriver final : public message::WireDriver, private Greeter::Owner {
  public:
-  TcpDriver(Poller poller, std::chrono::milliseconds silence)
-      : poller_(std::move(poller)), greeter_(poller_, *this, silence) {}
+  TcpDriver(Poller poller, std::chrono::milliseconds silence, const Security& security = {})
+      : poller_(std::move(poller)), greeter_(poller_, *this, silence, security) {}
 
   Greeter& greeter() { return greeter_; }
   // A connection that has been made in another way; for tests.
-  void adopt(std::uint64_t instance, Socket socket) { on_connected(instance, std::move(socket)); }
+  void adopt(std::uint64_t instance, Socket socket, const WireSession& session = {}) {
+    on_connected(instance, std::move(socket), session);
+  }
 
   Status start(message::Worker& worker) override;
   bool progress(Poll which) override;
@@ -50,7 +52,7 @@ class TcpDriver final : public message::WireDriver, private Greeter::Owner {
   void abandon() override { poller_.abandon(); }
 
  private:
-  void on_connected(std::uint64_t instance, Socket socket) override;
+  void on_connected(std::uint64_t instance, Socket socket, const WireSession& session) override;
   void on_unreachable(std::uint64_t instance, const Status& why) override;
   bool is_connected(std::uint64_t instance) const override;
 

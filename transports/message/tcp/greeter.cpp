@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <random>
 #include <utility>
 
 #include "runtime/base/log.hpp"
@@ -17,26 +16,15 @@ namespace tutti::tcp {
 
 namespace {
 
-// Bounds on connections that have not shown the secret: their number and their time. A further one replaces
-// the oldest, since a rank of the job shows the secret at once.
+// Bounds on connections that have not proved the secret: their number and their time. A further one replaces
+// the oldest, since a rank of the job proves it at once.
 constexpr std::ptrdiff_t kMostPending = 64;
+// Connections of one instance that have said hello: an attempt for each address, twice. Anybody who has seen a hello may
+// repeat it.
+constexpr std::ptrdiff_t kMostOfInstance = 2 * kMaxPlaces;
 constexpr std::chrono::seconds kLongestHello{10};
 // Accepting pauses for so long when no descriptor is free.
 constexpr std::chrono::milliseconds kPause{100};
-
-// Takes as long for any two.
-bool is_equal(const Secret& a, const Secret& b) {
-  auto difference = std::byte{0};
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
-  return difference == std::byte{0};
-}
-
-Secret random_secret() {
-  std::random_device device;
-  Secret secret;
-  for (std::byte& byte : secret) byte = static_cast<std::byte>(device());
-  return secret;
-}
 
 // A socket from which one greeting is read.
 class Correspondent : public Watcher {
@@ -97,11 +85,14 @@ class Greeter::PendingConnection final : public Correspondent {
     waiting,  // for what becomes of our own call to it
   };
   PendingConnection(Greeter& greeter, Socket socket)
-      : Correspondent(greeter.poller_, std::move(socket)), greeter_(greeter) {}
+      : Correspondent(greeter.poller_, std::move(socket)),
+        chain(greeter.security_, greeter.address_.secret),
+        greeter_(greeter) {}
   void on_ready() override { greeter_.hear(*this); }
 
   State state = State::stranger;
-  std::uint64_t instance = 0;  // once it has shown the secret
+  std::uint64_t instance = 0;  // once it has proved the secret
+  GreetingChain chain;
   Clock::time_point deadline = Clock::now() + kLongestHello;
 
  private:
@@ -110,14 +101,16 @@ class Greeter::PendingConnection final : public Correspondent {
 
 class Greeter::Attempt final : public Correspondent {
  public:
-  Attempt(Greeter& greeter, Socket socket, std::uint64_t target, std::string to)
+  Attempt(Greeter& greeter, Socket socket, std::uint64_t target, const Secret& secret, std::string to)
       : Correspondent(greeter.poller_, std::move(socket)),
+        chain(greeter.security_, secret),
         instance(target),
         place(std::move(to)),
         deadline(Clock::now() + greeter.silence_),
         greeter_(greeter) {}
   void on_ready() override { greeter_.advance(*this); }
 
+  GreetingChain chain;
   const std::uint64_t instance;
   const std::string place;
   bool is_connected = false;
@@ -127,9 +120,9 @@ class Greeter::Attempt final : public Correspondent {
   Greeter& greeter_;
 };
 
-Greeter::Greeter(Poller& poller, Owner& owner, std::chrono::milliseconds silence)
-    : poller_(poller), owner_(owner), silence_(silence) {
-  address_.secret = random_secret();
+Greeter::Greeter(Poller& poller, Owner& owner, std::chrono::milliseconds silence, const Security& security)
+    : poller_(poller), owner_(owner), silence_(silence), security_(security) {
+  fill_randomly(address_.secret);
 }
 
 Greeter::~Greeter() = default;
@@ -202,11 +195,12 @@ void Greeter::hear(PendingConnection& pending) {
     if (pending.state == PendingConnection::State::stranger && admit(pending)) return;
     const Greeting& greeting = pending.heard();
     if (is_answered && greeting.kind == Greeting::Kind::begin && greeting.sender == instance &&
-        !owner_.is_connected(instance)) {
+        pending.chain.check(greeting) && !owner_.is_connected(instance)) {
       Socket socket = pending.take();
+      const WireSession session = pending.chain.session(false);
       forget(instance);
       remove_all_of(instance);
-      owner_.on_connected(instance, std::move(socket));
+      owner_.on_connected(instance, std::move(socket), session);
       return;
     }
   }
@@ -220,7 +214,7 @@ void Greeter::hear(PendingConnection& pending) {
 bool Greeter::admit(PendingConnection& pending) {
   const Greeting& hello = pending.heard();
   if (hello.kind != Greeting::Kind::hello || hello.target != instance_ || hello.sender == instance_ ||
-      !is_equal(hello.secret, address_.secret)) {
+      !pending.chain.check(hello) || has_many(hello.sender)) {
     return false;
   }
   pending.instance = hello.sender;
@@ -241,6 +235,7 @@ void Greeter::answer(PendingConnection& pending) {
   greeting.kind = Greeting::Kind::answer;
   greeting.sender = instance_;
   greeting.target = pending.instance;
+  pending.chain.sign(greeting);
   pending.say(greeting);  // or it is gone, which reading will tell
 }
 
@@ -248,6 +243,12 @@ bool Greeter::has_answered(std::uint64_t instance) const {
   return std::any_of(pending_.begin(), pending_.end(), [instance](const auto& pending) {
     return pending->instance == instance && pending->state == PendingConnection::State::answered;
   });
+}
+
+bool Greeter::has_many(std::uint64_t instance) const {
+  return std::count_if(pending_.begin(), pending_.end(), [instance](const auto& pending) {
+           return pending->instance == instance;
+         }) >= kMostOfInstance;
 }
 
 void Greeter::remove(const PendingConnection& pending) {
@@ -274,7 +275,8 @@ void Greeter::begin_attempts(std::uint64_t instance, Call& call) {
       call.has_no_room = call.has_no_room || fd.status().code() == StatusCode::resource_exhausted;
       continue;
     }
-    call.attempts.push_back(std::make_unique<Attempt>(*this, Socket(*fd), instance, place.to_text()));
+    call.attempts.push_back(
+        std::make_unique<Attempt>(*this, Socket(*fd), instance, call.theirs.secret, place.to_text()));
     if (!call.attempts.back()->watch(true)) {
       call.reasons += fmt::format("{}: {}", place.to_text(), std::strerror(errno));
       call.attempts.pop_back();
@@ -293,7 +295,7 @@ void Greeter::advance(Attempt& attempt) {
     Greeting hello;
     hello.sender = instance_;
     hello.target = attempt.instance;
-    hello.secret = calls_[attempt.instance].theirs.secret;
+    attempt.chain.sign(hello);
     if (!attempt.say(hello)) give_up(attempt, std::strerror(errno));
     return;
   }
@@ -301,18 +303,20 @@ void Greeter::advance(Attempt& attempt) {
   if (heard == Correspondent::Heard::part) return;
   const Greeting& answer = attempt.heard();
   if (heard == Correspondent::Heard::end || answer.kind != Greeting::Kind::answer ||
-      answer.sender != attempt.instance || answer.target != instance_) {
+      answer.sender != attempt.instance || answer.target != instance_ || !attempt.chain.check(answer)) {
     return give_up(attempt, "the listener there has closed the connection");
   }
   Greeting begin;
   begin.kind = Greeting::Kind::begin;
   begin.sender = instance_;
   begin.target = attempt.instance;
+  attempt.chain.sign(begin);
   if (!attempt.say(begin)) return give_up(attempt, std::strerror(errno));
   const std::uint64_t instance = attempt.instance;
   Socket socket = attempt.take();
+  const WireSession session = attempt.chain.session(true);
   forget(instance);
-  owner_.on_connected(instance, std::move(socket));
+  owner_.on_connected(instance, std::move(socket), session);
 }
 
 void Greeter::give_up(Attempt& attempt, const std::string& why) {

@@ -2,7 +2,7 @@
 // Knows no frame.
 //
 // A connector tries all addresses of its peer side by side; the first that answers is the one. An acceptor
-// refuses a connector that does not show the secret of its address. If two peers connect to each other at once, the
+// refuses a connector that does not prove to know the secret of its address. If two peers connect to each other at once, the
 // one with the lower instance number is the connector. It answers the other only if its own attempts fail. So there
 // is one connection.
 #pragma once
@@ -19,6 +19,7 @@
 #include "runtime/base/status.hpp"
 #include "runtime/net/network.hpp"
 #include "transports/message/tcp/address.hpp"
+#include "transports/message/tcp/greeting.hpp"
 #include "transports/message/tcp/poller.hpp"
 #include "transports/message/tcp/socket.hpp"
 #include "transports/message/tcp/wire.hpp"
@@ -30,7 +31,7 @@ class Greeter {
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual void on_connected(std::uint64_t instance, Socket socket) = 0;
+    virtual void on_connected(std::uint64_t instance, Socket socket, const WireSession& session) = 0;
     // resource_exhausted where this process has no room for the connection; else peer_failed.
     virtual void on_unreachable(std::uint64_t instance, const Status& why) = 0;
     // There is a connection, or was one.
@@ -38,7 +39,7 @@ class Greeter {
   };
 
   // `silence`: a host that has not answered for so long is given up.
-  Greeter(Poller& poller, Owner& owner, std::chrono::milliseconds silence);
+  Greeter(Poller& poller, Owner& owner, std::chrono::milliseconds silence, const Security& security = {});
   ~Greeter();
   Greeter(const Greeter&) = delete;
   Greeter& operator=(const Greeter&) = delete;
@@ -77,6 +78,7 @@ class Greeter {
   bool admit(PendingConnection& pending);
   void answer(PendingConnection& pending);
   bool has_answered(std::uint64_t instance) const;
+  bool has_many(std::uint64_t instance) const;
   void remove(const PendingConnection& pending);
   void remove_all_of(std::uint64_t instance);
   void begin_attempts(std::uint64_t instance, Call& call);
@@ -87,6 +89,7 @@ class Greeter {
   Poller& poller_;
   Owner& owner_;
   const std::chrono::milliseconds silence_;
+  const Security security_;
   std::uint64_t instance_ = 0;
   Address address_;
   std::vector<std::unique_ptr<Listener>> listeners_;

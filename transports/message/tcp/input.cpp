@@ -1,8 +1,7 @@
-// Frames out of what was read. Knows no socket call but recvmsg(2); see input.hpp. payload.cpp holds what
+// Frames out of what was read. Knows no socket; see input.hpp. payload.cpp holds what
 // becomes of messages that do not come as a whole.
 #include "transports/message/tcp/input.hpp"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -44,11 +43,11 @@ Input::~Input() {
 bool Input::has_leftover() const {
   if (!end_.empty()) return true;
   if (current_ != nullptr && current_->fate == Incoming::Fate::open) return true;
-  return available_bytes() != 0 && !needs_bytes_;
+  return channel_.has_unread() || (available_bytes() != 0 && !needs_bytes_);
 }
 
 bool Input::pull() {
-  if (fd_ < 0 || !end_.empty()) return false;
+  if (!channel_.is_open() || !end_.empty()) return false;
   if (current_ != nullptr && current_->fate == Incoming::Fate::open) {
     // The worker has looked, and nobody waits for it: other channels must not wait either.
     current_->memory = worker_.bounces().take(current_->bytes);
@@ -82,7 +81,10 @@ Input::Read Input::read() {
 
 Input::Read Input::note_end(ssize_t got) {
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return Read::nothing;
-  end_ = got == 0 ? "it has closed the connection" : std::strerror(errno);
+  is_forged_ = got < 0 && errno == EBADMSG;
+  end_ = is_forged_ ? forged_record().message()
+         : got == 0 ? "it has closed the connection"
+                    : std::strerror(errno);
   return Read::nothing;
 }
 
@@ -116,7 +118,8 @@ void Input::make_room() {
 Input::Read Input::read_block(std::size_t most) {
   make_room();
   const std::size_t asked = std::min(most, Block::kBytes - end_at_);
-  const ssize_t got = ::recv(fd_, block_->data() + end_at_, asked, MSG_DONTWAIT);
+  iovec piece{block_->data() + end_at_, asked};
+  const ssize_t got = channel_.read({&piece, 1});
   if (got <= 0) return note_end(got);
   end_at_ += static_cast<std::size_t>(got);
   needs_bytes_ = false;
@@ -155,10 +158,7 @@ Input::Read Input::read_straight() {
   }
   const std::size_t behind = base + (kAlignment - padding_) % kAlignment;
   if (payload == left_bytes_) add(block_->data() + behind, kShortWindow);
-  msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = count;
-  const ssize_t got = ::recvmsg(fd_, &message, MSG_DONTWAIT);
+  const ssize_t got = channel_.read({pieces.data(), count});
   if (got <= 0) return note_end(got);
   const std::size_t taken = std::min(static_cast<std::size_t>(got), payload);
   current_->got_bytes += taken;

@@ -1,5 +1,5 @@
 // The receiving side of a connection: frames out of blocks; long messages go straight to their destination.
-// Knows the socket as a number, and of sending only whom to answer through.
+// Knows of sending only whom to answer through.
 //
 // A message that has come as a whole is handed to the worker where it lies. The worker hears of a longer one
 // as soon as its beginning is here. The rest goes to the posted receive, or into memory if there is none.
@@ -24,13 +24,17 @@ class Input {
     message::Pool<Incoming> incomings;
   };
 
-  Input(message::Worker& worker, Stores& stores, Output& output, Connection& connection, std::uint64_t peer)
-      : worker_(worker), stores_(stores), output_(output), connection_(connection), peer_(peer) {}
+  Input(message::Worker& worker, Stores& stores, Output& output, Channel& channel, Connection& connection,
+        std::uint64_t peer)
+      : worker_(worker),
+        stores_(stores),
+        output_(output),
+        channel_(channel),
+        connection_(connection),
+        peer_(peer) {}
   ~Input();
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
-
-  void set_socket(int fd) { fd_ = fd; }
 
   // Reads what has come. True if something moved.
   bool pull();
@@ -38,6 +42,8 @@ class Input {
   bool has_leftover() const;
   // Why nothing more comes; empty while something may.
   const std::string& end() const { return end_; }
+  // It ended because a record did not verify.
+  bool is_forged() const { return is_forged_; }
   bool has_announced_close() const { return has_announced_close_; }
   // Incomplete messages will never be complete: their receives fail.
   void fail_all();
@@ -84,10 +90,11 @@ class Input {
   message::Worker& worker_;
   Stores& stores_;
   Output& output_;
+  Channel& channel_;
   Connection& connection_;
   const std::uint64_t peer_;
-  int fd_ = -1;
   std::string end_;
+  bool is_forged_ = false;
   bool has_announced_close_ = false;
 
   // Bytes that were read and not parsed yet: from begin_at_ to end_at_ in the block, at the same offset modulo

@@ -1,14 +1,11 @@
 // Writing frames. Knows no receive; see output.hpp.
 #include "transports/message/tcp/output.hpp"
 
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstring>
-#include <utility>
 
 namespace tutti::tcp {
 
@@ -51,12 +48,7 @@ class Pieces {
     return true;
   }
   std::size_t bytes() const { return bytes_; }
-  ssize_t write(int fd) {
-    msghdr message{};
-    message.msg_iov = pieces_.data();
-    message.msg_iovlen = count_;
-    return ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-  }
+  ssize_t write(Channel& channel) { return channel.write({pieces_.data(), count_}); }
 
  private:
   std::array<iovec, kMostPieces> pieces_;
@@ -84,7 +76,7 @@ bool add_rest(Pieces& pieces, const Outgoing& out) {
   return pieces.add(kPadding.data(), padding_of(payload) - padded);
 }
 
-std::size_t write_short(int fd, const FrameHead& head, const message::RangeList& ranges) {
+std::size_t write_short(Channel& channel, const FrameHead& head, const message::RangeList& ranges) {
   alignas(kAlignment) std::array<std::byte, sizeof(FrameHead) + kShortBytes + kAlignment> frame;
   std::memcpy(frame.data(), &head, sizeof head);
   std::byte* to = frame.data() + sizeof head;
@@ -94,16 +86,16 @@ std::size_t write_short(int fd, const FrameHead& head, const message::RangeList&
   }
   const std::size_t padding = padding_of(head.bytes);
   std::memset(to, 0, padding);
-  const ssize_t sent =
-      ::send(fd, frame.data(), sizeof head + head.bytes + padding, MSG_NOSIGNAL | MSG_DONTWAIT);
+  iovec piece{frame.data(), sizeof head + head.bytes + padding};
+  const ssize_t sent = channel.write({&piece, 1});
   return sent < 0 ? 0 : static_cast<std::size_t>(sent);
 }
 
-std::size_t write_long(int fd, const FrameHead& head, const message::RangeList& ranges) {
+std::size_t write_long(Channel& channel, const FrameHead& head, const message::RangeList& ranges) {
   Pieces pieces;
   if (pieces.add(&head, sizeof head) && pieces.add(ranges.items(), 0, head.bytes))
     pieces.add(kPadding.data(), padding_of(head.bytes));
-  const ssize_t sent = pieces.write(fd);
+  const ssize_t sent = pieces.write(channel);
   return sent < 0 ? 0 : static_cast<std::size_t>(sent);
 }
 
@@ -134,9 +126,10 @@ WireDriver::Sent Output::send(SendOp& op) {
   if (bytes > kMaxMessageBytes) {
     head.kind = FrameHead::Kind::announce;
     head.number = next_number_++;
-  } else if (queue_.empty() && fd_ >= 0) {
+  } else if (queue_.empty() && channel_.is_writable()) {
     // The usual case: nothing waits, and all of it goes at once.
-    written = bytes <= kShortBytes ? write_short(fd_, head, op.ranges) : write_long(fd_, head, op.ranges);
+    written =
+        bytes <= kShortBytes ? write_short(channel_, head, op.ranges) : write_long(channel_, head, op.ranges);
     if (written == sizeof(FrameHead) + bytes + padding_of(bytes)) return WireDriver::Sent::done;
   }
   Outgoing* out = pool_.take();
@@ -160,12 +153,14 @@ void Output::put(const FrameHead& head) {
 }
 
 bool Output::push() {
-  if (queue_.empty() || fd_ < 0) return false;
+  if (!channel_.is_writable()) return false;
+  const bool has_flushed = channel_.flush();
+  if (queue_.empty()) return has_flushed;
   Pieces pieces;
   for (std::size_t i = 0; i < queue_.count() && add_rest(pieces, *queue_[i]); ++i) {
   }
-  const ssize_t sent = pieces.write(fd_);
-  if (sent <= 0) return false;
+  const ssize_t sent = pieces.write(channel_);
+  if (sent <= 0) return has_flushed;
   auto left = static_cast<std::size_t>(sent);
   while (left > 0) {
     Outgoing& front = *queue_.front();
@@ -254,7 +249,7 @@ void Output::copy_rest(Outgoing& out) {
   if (left == 0) return;
   out.copy = worker_.bounces().take(left);
   if (out.copy.empty()) {  // then the connection ends here, which reading it will tell
-    ::shutdown(std::exchange(fd_, -1), SHUT_RDWR);
+    channel_.shut_down();
     return;
   }
   std::byte* to = out.copy.data();

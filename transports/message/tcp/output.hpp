@@ -1,11 +1,12 @@
 // The sending side of a connection: frames in order, and announced messages that the receiver asks for.
-// Knows the socket as a number; of arrivals it knows only the answers to announcements.
+// Of arrivals it knows only the answers to announcements.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
+#include "transports/message/tcp/channel.hpp"
 #include "transports/message/tcp/objects.hpp"
 #include "transports/message/wire_driver.hpp"
 #include "transports/message/worker.hpp"
@@ -15,14 +16,13 @@ namespace tutti::tcp {
 
 class Output {
  public:
-  Output(message::Worker& worker, message::Pool<Outgoing>& pool) : worker_(worker), pool_(pool) {}
+  Output(message::Worker& worker, message::Pool<Outgoing>& pool, Channel& channel)
+      : worker_(worker), pool_(pool), channel_(channel) {}
   ~Output();
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  // -1: not yet, or not any more; what is sent waits.
-  void set_socket(int fd) { fd_ = fd; }
-  bool is_empty() const { return queue_.empty(); }
+  bool is_empty() const { return queue_.empty() && !channel_.has_unsent(); }
   // Does a message wait for the receiver to ask for it?
   bool has_announced() const { return !announced_.empty(); }
 
@@ -57,7 +57,7 @@ class Output {
 
   message::Worker& worker_;
   message::Pool<Outgoing>& pool_;
-  int fd_ = -1;
+  Channel& channel_;  // what is sent waits while it is not open
   Fifo<Outgoing*> queue_;
   std::vector<Outgoing*> announced_;
   std::uint64_t next_number_ = 1;

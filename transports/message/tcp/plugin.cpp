@@ -33,14 +33,24 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportSettings& s
     addresses.push_back(interface.address);
     text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", interface.name, interface.address.host_text());
   }
+  const bool is_sealed = settings.security != WireSecurity::off;
+  if (is_sealed && !settings.wire_key) {
+    return unsupported(
+        fmt::format("tcp: TUTTI_WIRE_SECURITY={} needs a secret of the job: set TUTTI_SECRET to the same "
+                    "random text on all ranks, or use a launcher that carries one",
+                    to_string(settings.security)));
+  }
   Result<tcp::Poller> poller = tcp::Poller::make();
   if (!poller) return poller.status().with_context("tcp");
   message::WireFacts facts;
   facts.event_fd = poller->fd();
-  auto driver = std::make_unique<tcp::TcpDriver>(*std::move(poller), settings.silence);
+  auto driver = std::make_unique<tcp::TcpDriver>(
+      *std::move(poller), settings.silence,
+      tcp::Security{settings.security, settings.wire_key.value_or(WireKey{})});
   TUTTI_RETURN_IF_ERROR(driver->greeter().listen(addresses, settings.ports).with_context("tcp"));
   facts.name = "tcp";
-  facts.detail = "connections of our own through " + text;
+  facts.detail = fmt::format("connections of our own through {}{}", text,
+                             is_sealed ? fmt::format(", {}", describe(settings.security)) : "");
   facts.dialect = "TCP";
   facts.address = tcp::to_bytes(driver->greeter().address());
   facts.fetch = message::Fetch::piecewise;

@@ -20,21 +20,25 @@ inline constexpr std::size_t kMaxMessageBytes = std::size_t{512} << 10U;
 // Of an announced message; what waits behind a long one gets its turn between them.
 inline constexpr std::size_t kMaxDataBytes = std::size_t{1} << 20U;
 
-// Part of an address; a connector must show it.
+// Part of an address. A connector must prove that it knows it; it is not sent in a greeting.
 using Secret = std::array<std::byte, 16>;
+using Nonce = std::array<std::byte, 16>;
 
 // The first 64 bytes that each end sends.
 struct Greeting {
   enum class Kind : std::uint64_t {
-    hello = 0x7475747469686931,   // connector: shows the secret of the acceptor's address
-    answer = 0x7475747469686932,  // acceptor: this is the instance that you look for
-    begin = 0x7475747469686933,   // connector: chooses this one among its connections to the acceptor
+    hello = 0x7475747469686931,   // connector: knows the secret of the acceptor's address
+    answer = 0x7475747469686932,  // acceptor: is the instance that you look for
+    begin = 0x7475747469686933,  // connector: has made this connection now, and chooses it among its attempts
   };
   Kind kind = Kind::hello;
   std::uint64_t sender = 0;  // instance
   std::uint64_t target = 0;  // instance
-  Secret secret{};           // of a hello
-  std::array<std::byte, 24> unused{};
+  Nonce nonce{};             // of hello and answer
+  std::array<std::byte, 16> tag{};
+  std::uint8_t security = 0;  // what the sender wants: WireOffer
+  std::uint8_t has_aes = 0;
+  std::array<std::byte, 6> unused{};
 };
 static_assert(sizeof(Greeting) == kAlignment);
 
