@@ -10,11 +10,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
-#include <sstream>
+#include <vector>
+
+#include "runtime/base/ascii.hpp"
 
 namespace tutti {
 namespace {
@@ -56,14 +58,15 @@ bool read_stat(int pid, StatLine& found) {
   const std::string text = read_file(fmt::format("/proc/{}/stat", pid));
   const std::size_t name_end = text.rfind(')');  // the name may hold anything
   if (name_end == std::string::npos) return false;
-  std::istringstream fields(text.substr(name_end + 1));
-  std::string field;
-  constexpr int kState = 3, kFlags = 9, kExitCode = 52;  // as proc(5) counts
-  for (int number = kState; fields >> field; ++number) {
-    if (number == kState) found.state = field[0];
-    if (number == kFlags) found.flags = static_cast<unsigned>(std::strtoul(field.c_str(), nullptr, 10));
-    if (number == kExitCode) found.exit_code = std::atoi(field.c_str());
-  }
+  const std::vector<std::string_view> fields =
+      split(std::string_view(text).substr(std::min(name_end + 2, text.size())), ' ');
+  constexpr std::size_t kState = 3, kFlags = 9, kExitCode = 52;  // as proc(5) counts
+  const auto field = [&](std::size_t number) {
+    return number - kState < fields.size() ? fields[number - kState] : std::string_view();
+  };
+  if (!field(kState).empty()) found.state = field(kState)[0];
+  found.flags = parse_number<unsigned>(field(kFlags)).value_or(0);
+  found.exit_code = parse_number<int>(field(kExitCode)).value_or(0);
   return true;
 }
 
@@ -100,20 +103,19 @@ ProcessState state_of_end(int wait_status) {
 }
 
 std::string find_frozen_cgroup(std::string_view lines, const std::string& root) {
-  std::istringstream stream{std::string(lines)};
-  for (std::string line; std::getline(stream, line);) {  // "4:freezer:/job", "0::/job"
+  for (const std::string_view line : split(lines, '\n')) {  // "4:freezer:/job", "0::/job"
     const std::size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = line.substr(first + 1, second - first - 1),
-                      path = line.substr(second + 1);
+    const std::string_view controllers = line.substr(first + 1, second - first - 1),
+                           path = line.substr(second + 1);
     if (controllers == "freezer") {
       const std::string state = read_file(fmt::format("{}/freezer{}/freezer.state", root, path));
-      if (state.starts_with("FROZEN") || state.starts_with("FREEZING")) return path;
+      if (state.starts_with("FROZEN") || state.starts_with("FREEZING")) return std::string(path);
     }
     if (!controllers.empty()) continue;
     for (const char* const mount : {"", "/unified"}) {
       const std::string events = read_file(fmt::format("{}{}{}/cgroup.events", root, mount, path));
-      if (events.find("frozen 1") != std::string::npos) return path;
+      if (events.find("frozen 1") != std::string::npos) return std::string(path);
     }
   }
   return {};

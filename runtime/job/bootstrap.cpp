@@ -130,6 +130,14 @@ Status discover_local_ranks(const Environment& environment, const Meeting& meeti
   return {};
 }
 
+// Ranks that are missing may be on other nodes, which nothing is open for.
+Status explain_failure(const Status& failure, const std::string& closed_because) {
+  if (closed_because.empty() || failure.code() != StatusCode::timeout) return failure;
+  return Status(failure.code(),
+                fmt::format("{} (only ranks of this node can join: {})", failure.message(), closed_because),
+                failure.peer());
+}
+
 }  // namespace
 
 Result<World> bootstrap(const BootstrapOptions& options) {
@@ -181,16 +189,7 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
   }
   Result<std::unique_ptr<ControlChannel>> channel =
       ControlChannel::open(control, std::move(meeting.listeners));
-  if (!channel) {
-    Status status = channel.status();
-    if (!meeting.closed_because.empty() && status.code() == StatusCode::timeout) {
-      status = Status(
-          status.code(),
-          fmt::format("{} (only ranks of this node can join: {})", status.message(), meeting.closed_because),
-          status.peer());
-    }
-    return status;
-  }
+  if (!channel) return explain_failure(channel.status(), meeting.closed_because);
   world.info.rank = launch.rank;
   world.info.size = launch.size;
   world.info.launcher = launch.launcher;

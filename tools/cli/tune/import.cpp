@@ -11,6 +11,8 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/ascii.hpp"
+
 namespace tutti::tool {
 namespace detail {
 
@@ -88,16 +90,6 @@ std::string_view trimmed(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kSpaces);
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(kSpaces) - first + 1);
-}
-
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (;;) {
-    const std::size_t at = text.find(separator);
-    parts.push_back(text.substr(0, at));
-    if (at == std::string_view::npos) return parts;
-    text.remove_prefix(at + 1);
-  }
 }
 
 // The counterpart here of another library's algorithm, or the reason why there is none.
