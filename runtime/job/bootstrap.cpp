@@ -78,6 +78,21 @@ Status choose_interface(const Environment& environment, const std::vector<RankLo
   return {};
 }
 
+// Those of the interface towards other nodes alone, where this rank has one.
+Result<Listeners> listen_on_chosen(const WorldKeys& keys, const std::string& interface) {
+  Result<Listeners> opened = keys.open_listeners();
+  const auto all = list_interfaces();
+  if (!opened || !all) return opened;
+  Listeners kept;
+  for (std::size_t i = 0; i < opened->addresses.size(); ++i) {
+    if (find_interface_name(*all, opened->addresses[i]) != interface) continue;
+    kept.sockets.push_back(std::move(opened->sockets[i]));
+    kept.addresses.push_back(opened->addresses[i]);
+  }
+  if (kept.sockets.empty()) return keys.open_listeners();
+  return kept;
+}
+
 // Ranks of other network namespaces need addresses to reach the listener of a member.
 Status swap_member_addresses(const BootstrapOptions& options, Clock::time_point deadline, World& world) {
   WorldKeys& keys = world.keys;
@@ -85,7 +100,9 @@ Status swap_member_addresses(const BootstrapOptions& options, Clock::time_point 
       std::all_of(keys.places.begin(), keys.places.end(),
                   [&](const MemberPlace& place) { return place.scope == keys.places.front().scope; });
   if (is_one_scope) return {};
-  const Status opened = keys.listener->open_network(keys.open_listeners);
+  std::function<Result<Listeners>()> open;
+  if (keys.open_listeners) open = [&] { return listen_on_chosen(keys, world.info.interface); };
+  const Status opened = keys.listener->open_network(open);
   if (!opened && options.warn)
     options.warn("groups with this rank cannot shrink or grow across nodes: " + opened.message());
   const auto all = world.control->allgather(keys.listener->place().addresses, deadline);

@@ -68,7 +68,7 @@ int run_collectives() {
   auto world = WorldState::make(options, *std::move(settings));
   if (!world) return print(world.status().to_string()), 1;
   const WorldInfo& info = (*world)->info();
-  Member member;
+  test::Member member;
   member.rank = static_cast<std::uint32_t>(info.rank);
   member.size = static_cast<std::uint32_t>(info.size);
   GroupContext::Options group;
