@@ -55,7 +55,8 @@ struct StatLine {
 };
 
 bool read_stat(int pid, StatLine& found) {
-  const std::string text = read_file(fmt::format("/proc/{}/stat", pid));
+  std::string text = read_file(fmt::format("/proc/{}/stat", pid));
+  if (text.ends_with('\n')) text.pop_back();
   const std::size_t name_end = text.rfind(')');  // the name may hold anything
   if (name_end == std::string::npos) return false;
   const std::vector<std::string_view> fields =

@@ -155,7 +155,7 @@ void OperationRecord::end(bool has_failed, std::uint64_t bytes) {
     group_->count(state_.row, bytes);
     group_->count_times(state_.row, nanoseconds_of(now) - nanoseconds_of(submitted_), waited_);
   }
-  entry_ = nullptr;
+  forget();
 }
 
 }  // namespace tutti::record

@@ -107,7 +107,11 @@ class OperationRecord {
   // It begins now to run. `sequence` and `row` are the entry's.
   void begin(GroupRecord& group, Entry& entry, std::uint64_t sequence, std::uint16_t row,
              SteadyClock::time_point submitted, SteadyClock::time_point entered);
-  void forget() { entry_ = nullptr; }
+  // Nothing is recorded until the next begin().
+  void forget() {
+    entry_ = nullptr;
+    is_waiting_ = false;
+  }
 
   // It makes no progress. `is_late`: that rank has not arrived yet; else its data are awaited.
   void block(std::uint32_t peer, bool is_late) {

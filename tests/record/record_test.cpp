@@ -103,6 +103,18 @@ TEST_CASE("a record tells what an operation does, step by step") {
   CHECK(read.rows[1].waited <= read.operations.back().times.ended - 1000);
 }
 
+TEST_CASE("what failed while it waited, and is not recorded the next time, waits no longer") {
+  GroupRecord group({99, 0, 2, 0});
+  group.add_operation({1, 5, 2, 1, {Phase::queued, false, 0}});
+  OperationRecord operation;
+  operation.begin(group, group.operation(1), 1, 0, at(1000), at(2000));
+  operation.block(1, true);
+  operation.end(true, 4);
+  operation.forget();
+  operation.go_on();
+  CHECK(get(group.operation(1).times.waiting_since) > 0);
+}
+
 TEST_CASE("a record keeps the last operations, also of what is still under way") {
   GroupRecord group({1, 0, 2, 0});
   OperationRecord first;
