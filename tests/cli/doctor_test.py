@@ -56,12 +56,12 @@ class Job:
         result = self.doctor(self.folder, "--json")
         return json.loads(result.stdout) if result.returncode in (0, 3) else {"verdict": None, "sentence": result.stderr}
 
-    def wait_for(self, kind):
-        """The job hangs: nothing but the records tells when."""
+    def wait_for(self, kind, text=""):
+        """The job hangs with this text in the sentence: nothing but the records tells when."""
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             verdict = self.verdict()
-            if verdict["verdict"] == kind:
+            if verdict["verdict"] == kind and text in verdict["sentence"]:
                 return verdict
             expect(self.process.poll() is None, "the job ended before doctor saw: " + kind, str(verdict))
             time.sleep(0.05)
@@ -80,7 +80,7 @@ def test_clean_end(folder):
 
 def test_hang(folder):
     with Job(folder, "absent") as job:
-        verdict = job.wait_for("absent")
+        verdict = job.wait_for("absent", "operation 302")
         expect(verdict["culprits"] == [1], "rank 1 is absent", str(verdict))
         for text in ("rank 1 has not called allreduce of 2 f32, sum (operation 302", "which ranks 0, 2 have called",
                      "the last call of rank 1 was allreduce of 1048576 f32, sum (operation 301), complete"):

@@ -395,7 +395,8 @@ def train_elastic(lost):
     assert hvd.size() == left and equal_on_all_ranks(model.parameters())
     everybody = hvd.allgather_object(first_rank)
     assert everybody == [rank for rank in range(4) if rank not in lost], everybody
-    print(f"{first_rank} went on as {hvd.rank()} of {hvd.size()}", flush=True)
+    # One write: output is unbuffered, and the ranks share it.
+    sys.stdout.write(f"{first_rank} went on as {hvd.rank()} of {hvd.size()}\n")
 
 
 PARTS = {

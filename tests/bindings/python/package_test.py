@@ -86,7 +86,7 @@ def test_torchrun(_options):
 def signature_of(text):
     """[(name, has a default)] of a docstring's first line, as pybind11 writes it."""
     inside = text.split("\n", 1)[0].split("(", 1)[1].rsplit(")", 1)[0]
-    parameters = re.findall(r"(?:^|, )(\*?\w*)(?:: [^,=]+?)?( = (?:'[^']*'|[\w.]+))?(?=, |$)", inside)
+    parameters = re.findall(r"(?:^|, )(\*?\w*)(?:: [^,=]+?)?( = (?:'[^']*'|[\w.]+|\[\]))?(?=, |$)", inside)
     return [(name, bool(default)) for name, default in parameters if name not in ("self", "*", "")]
 
 
