@@ -217,6 +217,7 @@ std::map<int, RankState> WorldState::ask_members(std::uint64_t context, std::chr
     }
   }
   std::vector<int> world_ranks;
+  world_ranks.reserve(asked.size());
   for (const auto& [rank, group_rank] : asked) world_ranks.push_back(rank);
   std::map<int, RankState> states;
   for (auto& [rank, state] : ask(world_ranks, {0, context, calls, -1}, at_most))

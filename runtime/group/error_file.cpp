@@ -88,7 +88,7 @@ Status write_error_file(const std::string& pattern, const WorldInfo& world, cons
   const int fd = ::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   if (fd < 0) return refused(fresh, "make");
   const bool is_written = ::write(fd, json.data(), json.size()) == static_cast<ssize_t>(json.size());
-  const Status status = is_written ? Status() : refused(fresh, "write");
+  Status status = is_written ? Status() : refused(fresh, "write");
   ::close(fd);
   if (status && ::rename(fresh.c_str(), path.c_str()) != 0) return refused(path, "replace");
   if (!status) ::unlink(fresh.c_str());

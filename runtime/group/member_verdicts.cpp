@@ -120,7 +120,9 @@ std::vector<RankVerdict> WorldState::find_missing(std::uint64_t context,
   }
   // The rank on the route that does not answer need not be a member.
   for (const auto& [rank, state] : states) {
-    const auto is_listed = [&](const RankVerdict& v) { return v.world_rank == state.behind_world_rank; };
+    const auto is_listed = [missing = state.behind_world_rank](const RankVerdict& v) {
+      return v.world_rank == missing;
+    };
     if (state.behind.empty() || std::ranges::any_of(verdicts, is_listed)) continue;
     RankVerdict obstacle;
     const auto at = static_cast<std::size_t>(state.behind_world_rank);

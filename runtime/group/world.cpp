@@ -166,6 +166,7 @@ void WorldState::end_record(bool has_whole_trace) {
 void WorldState::merge_traces(std::size_t ranks_here) const {
   if (info().size == 1 || ranks_here != static_cast<std::size_t>(info().size)) return;
   std::vector<std::string> paths;
+  paths.reserve(ranks_here);
   for (int rank = 0; rank < info().size; ++rank)
     paths.push_back(path_of_rank(settings_.trace_path, rank, info().size));
   const Status merged = merge_trace_files(paths, path_of_all_ranks(settings_.trace_path));

@@ -110,7 +110,7 @@ void FrameSocket::send(const Frame& frame) {
 // Feeds the parser with the bytes of all whole records.
 Status FrameSocket::open_records(std::string_view bytes) {
   // As if it had been reset: the other end may be alive, and another connection serve.
-  const Status forged(StatusCode::aborted, forged_record().message());
+  const auto forged = [] { return Status(StatusCode::aborted, forged_record().message()); };
   std::string& in = records_->in;
   in += bytes;
   std::size_t done = 0;
@@ -118,10 +118,10 @@ Status FrameSocket::open_records(std::string_view bytes) {
     const std::span<std::byte> front = std::as_writable_bytes(std::span(in).subspan(done));
     const Result<std::size_t> record_bytes =
         records_->receiving.record_bytes(front.first<kRecordHeadBytes>());
-    if (!record_bytes) return forged;
+    if (!record_bytes) return forged();
     if (front.size() < *record_bytes) break;
     const Result<std::span<std::byte>> text = records_->receiving.open(front.first(*record_bytes));
-    if (!text) return forged;
+    if (!text) return forged();
     parser_.feed({reinterpret_cast<const char*>(text->data()), text->size()});
     done += *record_bytes;
   }

@@ -13,8 +13,8 @@ struct Head {
   std::array<unsigned char, 8> check{};
 };
 static_assert(sizeof(Head) == kRecordHeadBytes);
-static_assert(kRecordTagBytes == crypto_aead_aes256gcm_ABYTES &&
-              kRecordTagBytes == crypto_aead_chacha20poly1305_ietf_ABYTES);
+static_assert(kRecordTagBytes == crypto_aead_aes256gcm_ABYTES);
+static_assert(kRecordTagBytes == crypto_aead_chacha20poly1305_ietf_ABYTES);
 
 // crypto_kdf of libsodium.
 constexpr const char* kContext = "tuttiwir";

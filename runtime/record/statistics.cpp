@@ -155,6 +155,7 @@ std::vector<JobRow> job_rows(const std::vector<RecordedRank>& ranks) {
   std::map<RowKey, JobRow> by_key = sum_rows(ranks);
   count_arrivals(ranks, by_key);
   std::vector<JobRow> rows;
+  rows.reserve(by_key.size());
   for (auto& [key, row] : by_key) rows.push_back(std::move(row));
   std::stable_sort(rows.begin(), rows.end(), [](const JobRow& a, const JobRow& b) {
     return a.sum.waited + a.sum.moved > b.sum.waited + b.sum.moved;
