@@ -32,7 +32,8 @@ class Job:
         self.folder = os.path.join(folder, fault)
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
         self.environment = {**kept, "TUTTI_TUNING_FILE": "off", "TUTTI_RECORDER": self.folder, **environment}
-        self.process = subprocess.Popen([tutti, "run", "-n", str(RANKS), "--grace", "20", program, fault], env=self.environment, stderr=subprocess.PIPE,
+        # The survivors of a rank find out by themselves.
+        self.process = subprocess.Popen([tutti, "run", "-n", str(RANKS), "--min-np", "1", "--grace", "20", program, fault], env=self.environment, stderr=subprocess.PIPE,
                                         text=True, start_new_session=True)
 
     def __enter__(self):

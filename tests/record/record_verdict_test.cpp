@@ -60,8 +60,8 @@ JobRecords job_of(const std::vector<std::vector<RecordedCall>>& calls) {
 }  // namespace
 
 TEST_CASE("nothing differs where all ranks have completed the same calls") {
-  const Verdict verdict = judge(job_of({{made(1, 8, 10, 20)}, {made(1, 8, 12, 20)}}));
-  CHECK(verdict.kind == Verdict::Kind::nothing);
+  const JobVerdict verdict = judge(job_of({{made(1, 8, 10, 20)}, {made(1, 8, 12, 20)}}));
+  CHECK(verdict.kind == JobVerdict::Kind::nothing);
   CHECK(verdict.sentence.find("all 2 ranks with a record made the same 1 calls") != std::string::npos);
 }
 
@@ -70,8 +70,8 @@ TEST_CASE("the first operation with different digests is the mismatch") {
                            {made(1, 8, 10, 20), made(2, 77, 30, 0, Phase::waiting, 0)},
                            {made(1, 8, 10, 20), made(2, 9, 30, 0, Phase::waiting, 1)}});
   job.ranks[1].groups[0].operations[1].count = 5;
-  const Verdict verdict = judge(job);
-  CHECK(verdict.kind == Verdict::Kind::mismatch);
+  const JobVerdict verdict = judge(job);
+  CHECK(verdict.kind == JobVerdict::Kind::mismatch);
   CHECK(verdict.culprits == std::vector<int>{1});
   CHECK(
       verdict.sentence.find("operation 2 of the group of all 3 ranks: ranks 0, 2 called allreduce of 4 f32, "
@@ -81,8 +81,8 @@ TEST_CASE("the first operation with different digests is the mismatch") {
 TEST_CASE("a rank that has not called is told from one that has") {
   JobRecords job = job_of(
       {{made(1, 8, 10, 20), made(2, 9, 5 * kMillisecond, 0, Phase::waiting, 1)}, {made(1, 8, 10, 20)}});
-  const Verdict verdict = judge(job);
-  CHECK(verdict.kind == Verdict::Kind::absent);
+  const JobVerdict verdict = judge(job);
+  CHECK(verdict.kind == JobVerdict::Kind::absent);
   CHECK(verdict.culprits == std::vector<int>{1});
   CHECK(
       verdict.sentence ==
@@ -102,8 +102,8 @@ TEST_CASE("a rank that was killed is told from those that were told of its death
     rank.is_alive = false;
     if (rank.rank != 1) rank.groups[0].failure = "rank 1 is gone";
   }
-  const Verdict verdict = judge(job);
-  CHECK(verdict.kind == Verdict::Kind::absent);
+  const JobVerdict verdict = judge(job);
+  CHECK(verdict.kind == JobVerdict::Kind::absent);
   CHECK(verdict.culprits == std::vector<int>{1});
   CHECK(verdict.sentence.find("rank 1 has not called") != std::string::npos);
   CHECK(verdict.sentence.find("was killed, or crashed") != std::string::npos);
@@ -111,9 +111,9 @@ TEST_CASE("a rank that was killed is told from those that were told of its death
 
 TEST_CASE("ranks that were all killed differ in their last calls") {
   JobRecords job = job_of({{made(1, 8, 10, 20), made(2, 9, 30, 0)}, {made(1, 8, 10, 20)}});
-  CHECK(judge(job).kind == Verdict::Kind::nothing);  // one is just ahead
+  CHECK(judge(job).kind == JobVerdict::Kind::nothing);  // one is just ahead
   for (record::RecordedRank& rank : job.ranks) rank.is_alive = false;
-  CHECK(judge(job).kind == Verdict::Kind::absent);
+  CHECK(judge(job).kind == JobVerdict::Kind::absent);
   CHECK(judge(job).culprits == std::vector<int>{1});
 }
 
@@ -126,8 +126,8 @@ TEST_CASE("ranks that use two groups in different orders are found in the group 
     rank.groups.push_back(other);
   }
   job.ranks[1].groups[1].operations = {made(1, 8, 50, 0, Phase::waiting, 0)};
-  const Verdict verdict = judge(job);
-  CHECK(verdict.kind == Verdict::Kind::absent);
+  const JobVerdict verdict = judge(job);
+  CHECK(verdict.kind == JobVerdict::Kind::absent);
   CHECK(verdict.culprits == std::vector<int>{0});
   CHECK(verdict.sentence.find("rank 0 is in allreduce of 4 f32, sum (operation 1 of") != std::string::npos);
 }
@@ -137,8 +137,8 @@ TEST_CASE("a chain of waiting ranks ends at the one that is to blame") {
                            {made(1, 8, 10, 0, Phase::waiting, 2)},
                            {made(1, 8, 10, 0, Phase::moving)}});
   job.ranks[2].is_alive = false;
-  const Verdict verdict = judge(job);
-  CHECK(verdict.kind == Verdict::Kind::blocked);
+  const JobVerdict verdict = judge(job);
+  CHECK(verdict.kind == JobVerdict::Kind::blocked);
   CHECK(verdict.culprits == std::vector<int>{2});
   CHECK(verdict.sentence.find(
             "rank 0 waits for rank 1; rank 1 waits for rank 2; rank 2 moves data; the process of "

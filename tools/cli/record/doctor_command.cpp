@@ -52,7 +52,7 @@ void print_ranks(const JobRecords& job) {
   for (const std::string& reason : job.unreadable) fmt::print("  left out: {}\n", reason);
 }
 
-Json to_json(const JobRecords& job, const Verdict& verdict) {
+Json to_json(const JobRecords& job, const JobVerdict& verdict) {
   Json ranks = Json::array();
   const std::vector<GroupView> groups = groups_of(job);
   for (const record::RecordedRank& rank : job.ranks) {
@@ -100,7 +100,7 @@ int doctor_command(int argc, char** argv) {
     if (const Status done = export_for_torch(*job, options.torch_folder); !done)
       return usage_error("doctor", done.with_context("--export-torch"));
   }
-  const Verdict verdict = judge(*job);
+  const JobVerdict verdict = judge(*job);
   if (options.is_json) {
     fmt::print("{}\n", to_json(*job, verdict).dump());
   } else {
@@ -109,7 +109,7 @@ int doctor_command(int argc, char** argv) {
     print_ranks(*job);
   }
   constexpr int kFoundDifference = 3;
-  return verdict.kind == Verdict::Kind::nothing ? 0 : kFoundDifference;
+  return verdict.kind == JobVerdict::Kind::nothing ? 0 : kFoundDifference;
 }
 
 }  // namespace tutti::tool

@@ -21,7 +21,7 @@ using record::RecordedRank;
 
 // A verdict on one group, and when what it is about began.
 struct Finding {
-  Verdict verdict;
+  JobVerdict verdict;
   std::int64_t at = 0;
 };
 
@@ -30,7 +30,7 @@ class Diagnosis {
   explicit Diagnosis(const JobRecords& job)
       : job_(job), groups_(groups_of(job)), offsets_(align_clocks(job)) {}
 
-  Verdict judge() const {
+  JobVerdict judge() const {
     std::optional<Finding> first;
     for (const GroupView& group : groups_) {
       for (const auto find : {&Diagnosis::find_mismatch, &Diagnosis::find_absent, &Diagnosis::find_blocked,
@@ -42,14 +42,14 @@ class Diagnosis {
       }
     }
     if (first) return std::move(first->verdict);
-    return {Verdict::Kind::nothing, describe_success(), {}};
+    return {JobVerdict::Kind::nothing, describe_success(), {}};
   }
 
  private:
   // Different calls are an error by themselves; the rest may be its consequence.
   static bool is_before(const Finding& a, const Finding& b) {
-    const bool is_a = a.verdict.kind == Verdict::Kind::mismatch,
-               is_b = b.verdict.kind == Verdict::Kind::mismatch;
+    const bool is_a = a.verdict.kind == JobVerdict::Kind::mismatch,
+               is_b = b.verdict.kind == JobVerdict::Kind::mismatch;
     return is_a != is_b ? is_a : a.at < b.at;
   }
 
@@ -99,7 +99,7 @@ class Diagnosis {
     Finding found;
     found.at = time_of(group, difference.sequence);
     found.verdict = {
-        Verdict::Kind::mismatch,
+        JobVerdict::Kind::mismatch,
         fmt::format("{} made different calls as operation {} of {}: {}.", name_ranks({difference.peer}),
                     difference.sequence, group.name, difference.text),
         {difference.peer}};
@@ -138,7 +138,7 @@ class Diagnosis {
     if (!std::all_of(absent.begin(), absent.end(), is_victim)) std::erase_if(absent, is_victim);
     Finding found;
     found.at = time_of(group, least + 1);
-    found.verdict.kind = Verdict::Kind::absent;
+    found.verdict.kind = JobVerdict::Kind::absent;
     found.verdict.culprits = world_ranks(group, absent);
     found.verdict.sentence =
         fmt::format("{} {} not called {} (operation {} of {}), which {} {} called: {}.",
@@ -210,7 +210,7 @@ class Diagnosis {
     if (first == nullptr) return std::nullopt;
     Finding found;
     found.at = time_of(group, first->sequence);
-    found.verdict.kind = Verdict::Kind::blocked;
+    found.verdict.kind = JobVerdict::Kind::blocked;
     std::string ranks;
     for (const auto& [number, member] : group.members) {
       const RecordedCall* const call = find_call(*member.group, first->sequence);
@@ -273,7 +273,7 @@ class Diagnosis {
         const auto peer = group.members.find(static_cast<int>(call.kind >> 32U));
         const std::string who =
             peer == group.members.end() ? "" : fmt::format(" (rank {} of the job)", peer->second.rank->rank);
-        found.verdict = {Verdict::Kind::message,
+        found.verdict = {JobVerdict::Kind::message,
                          fmt::format("Rank {} has not completed {}{} in {}.", member.rank->rank,
                                      describe(call), who, group.name),
                          {}};
@@ -306,12 +306,12 @@ class Diagnosis {
 
 }  // namespace
 
-std::string_view to_string(Verdict::Kind kind) {
+std::string_view to_string(JobVerdict::Kind kind) {
   constexpr std::array<std::string_view, 5> kNames = {"nothing", "mismatch", "absent", "blocked", "message"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-Verdict judge(const JobRecords& job) { return Diagnosis(job).judge(); }
+JobVerdict judge(const JobRecords& job) { return Diagnosis(job).judge(); }
 
 Underway operation_under_way(const RecordedRank& rank, const std::vector<GroupView>& groups) {
   Underway found;

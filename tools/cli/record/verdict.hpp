@@ -10,7 +10,7 @@
 
 namespace tutti::tool {
 
-struct Verdict {
+struct JobVerdict {
   enum class Kind : std::uint8_t {
     nothing,   // all ranks made the same calls, and completed them
     mismatch,  // ranks made different calls as one operation
@@ -22,10 +22,10 @@ struct Verdict {
   std::string sentence;
   std::vector<int> culprits;  // ranks of the world; empty: none can be named
 };
-std::string_view to_string(Verdict::Kind kind);
+std::string_view to_string(JobVerdict::Kind kind);
 
 // The first difference, by the aligned clocks where several groups have one.
-Verdict judge(const JobRecords& job);
+JobVerdict judge(const JobRecords& job);
 
 // The operation of a rank that began first of those under way; null: there is none.
 struct Underway {
