@@ -81,7 +81,7 @@ def test_clean_end(folder):
 
 def test_hang(folder):
     with Job(folder, "absent") as job:
-        verdict = job.wait_for("absent", "operation 302")
+        verdict = job.wait_for("absent", "302 of the group of all 3 ranks), which ranks 0, 2 have called")
         expect(verdict["culprits"] == [1], "rank 1 is absent", str(verdict))
         for text in ("rank 1 has not called allreduce of 2 f32, sum (operation 302", "which ranks 0, 2 have called",
                      "the last call of rank 1 was allreduce of 1048576 f32, sum (operation 301), complete"):
@@ -158,7 +158,7 @@ def test_export(folder):
 
 def test_bad_files(folder):
     with Job(folder, "absent") as job:
-        job.wait_for("absent")
+        job.wait_for("absent", "302 of the group of all 3 ranks), which ranks 0, 2 have called")
         name = os.path.join(job.folder, job.files()[0])
         with open(os.path.join(job.folder, "odd.record"), "wb") as odd, open(name, "rb") as whole:
             odd.write(whole.read(5000))
