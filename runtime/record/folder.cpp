@@ -2,11 +2,16 @@
 #include "runtime/record/folder.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 namespace tutti::record {
 
@@ -23,15 +28,36 @@ std::vector<std::string> list_files(const std::string& folder) {
   return paths;
 }
 
-bool is_owner_alive(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return false;
+Result<OpenFile> OpenFile::open(const std::string& path) {
+  // Without O_NONBLOCK a pipe would wait for its writer.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0) return invalid_argument(fmt::format("'{}' cannot be read: {}", path, std::strerror(errno)));
+  OpenFile file(fd);
+  struct stat status {};
+  if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
+    return invalid_argument(fmt::format("'{}' is no record of a rank: it is no file", path));
+  // Its owner could cut it while it is mapped, which would end this process.
+  if (status.st_uid != ::geteuid() && ::geteuid() != 0)
+    return invalid_argument(fmt::format("'{}' is a file of another user (number {})", path, status.st_uid));
+  return file;
+}
+
+OpenFile::OpenFile(OpenFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+OpenFile::~OpenFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+bool OpenFile::is_owner_alive() const {
   struct flock lock {};
   lock.l_type = F_RDLCK;
   lock.l_whence = SEEK_SET;
-  const bool is_known = ::fcntl(fd, F_OFD_GETLK, &lock) == 0;
-  ::close(fd);
-  return is_known && lock.l_type != F_UNLCK;
+  return ::fcntl(fd_, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+bool is_owner_alive(const std::string& path) {
+  const auto file = OpenFile::open(path);
+  return file && file->is_owner_alive();
 }
 
 }  // namespace tutti::record

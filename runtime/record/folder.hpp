@@ -5,13 +5,34 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/status.hpp"
+
 namespace tutti::record {
 
 inline constexpr std::string_view kFileEnding = ".record";
 
+// A file that is open for reading.
+class OpenFile {
+ public:
+  // Never waits, whatever has that name. Errors: invalid_argument with path and reason; also where it is no regular
+  // file, and where it belongs to another user (root reads those of all users).
+  static Result<OpenFile> open(const std::string& path);
+  OpenFile(OpenFile&& other) noexcept;
+  OpenFile& operator=(OpenFile&&) = delete;
+  ~OpenFile();
+
+  int fd() const { return fd_; }
+  // Does the process that writes the file still run?
+  bool is_owner_alive() const;
+
+ private:
+  explicit OpenFile(int fd) : fd_(fd) {}
+  int fd_;
+};
+
 // The paths of all record files of a folder, sorted; none if it cannot be read.
 std::vector<std::string> list_files(const std::string& folder);
-// Does the process that writes the file still run? False if the file is not there.
+// Of the file with this name; false if it is not there.
 bool is_owner_alive(const std::string& path);
 
 }  // namespace tutti::record

@@ -1,11 +1,9 @@
 // See reading.hpp.
 #include "runtime/record/reading.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -32,9 +30,17 @@ class Fields {
     return value;
   }
   std::uint64_t time(std::size_t offset) const { return std::min(word(offset), kMostNanoseconds); }
+  // Without characters that could steer a terminal.
   std::string text(std::size_t offset, std::size_t size) const {
     const char* const at = reinterpret_cast<const char*>(bytes_) + offset;
-    return {at, ::strnlen(at, size)};
+    std::string found(at, ::strnlen(at, size));
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const auto byte = static_cast<unsigned char>(found[i]);
+      constexpr unsigned char kDelete = 0x7F, kSecondSet = 0xC2;  // that set begins with 32 of them, in UTF-8
+      const bool is_second = i > 0 && static_cast<unsigned char>(found[i - 1]) == kSecondSet && byte < 0xA0;
+      if (byte < ' ' || byte == kDelete || is_second) found[i] = '?';
+    }
+    return found;
   }
 
  private:
@@ -136,6 +142,25 @@ Status check_head(const Fields& head) {
   return {};
 }
 
+// The words of a file in ascending order, while its rank may be writing. Stops no one.
+Result<std::vector<std::byte>> copy_record(const OpenFile& file) {
+  struct stat status {};
+  if (::fstat(file.fd(), &status) != 0) return invalid_argument(std::strerror(errno));
+  constexpr std::size_t kMostBytes = sizeof(FileHead) + kMostGroups * sizeof(GroupSection);
+  const std::size_t size = std::min(static_cast<std::size_t>(status.st_size), kMostBytes) / 8 * 8;
+  if (size < sizeof(FileHead)) return invalid_argument("it is too short for a record of a rank");
+  void* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd(), 0);
+  if (at == MAP_FAILED) return invalid_argument(fmt::format("it cannot be mapped: {}", std::strerror(errno)));
+  std::vector<std::byte> bytes(size);
+  const std::span<const Word> words(static_cast<const Word*>(at), size / sizeof(Word));
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::uint64_t word = words[i].load(std::memory_order_acquire);
+    std::memcpy(bytes.data() + i * sizeof(Word), &word, sizeof word);
+  }
+  ::munmap(at, size);
+  return bytes;
+}
+
 }  // namespace
 
 std::uint64_t RecordedRow::quantile(double share) const {
@@ -186,36 +211,13 @@ Result<RecordedRank> parse_record(std::span<const std::byte> bytes) {
   return rank;
 }
 
-Result<std::vector<std::byte>> copy_record(const std::string& path) {
-  const auto failed = [&](const char* what) {
-    return invalid_argument(fmt::format("'{}' {}: {}", path, what, std::strerror(errno)));
-  };
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0) return failed("cannot be read");
-  struct stat status {};
-  const bool is_file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-  constexpr std::size_t kMostBytes = sizeof(FileHead) + kMostGroups * sizeof(GroupSection);
-  const std::size_t size =
-      is_file ? std::min(static_cast<std::size_t>(status.st_size), kMostBytes) / 8 * 8 : 0;
-  void* const at = size == 0 ? MAP_FAILED : ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  ::close(fd);
-  if (size == 0)
-    return invalid_argument(fmt::format("'{}' is no record of a rank: it is empty, or no file", path));
-  if (at == MAP_FAILED) return failed("cannot be mapped");
-  std::vector<std::byte> bytes(size);
-  const auto* const words = static_cast<const Word*>(at);
-  for (std::size_t i = 0; i < size / sizeof(Word); ++i) {
-    const std::uint64_t word = words[i].load(std::memory_order_acquire);
-    std::memcpy(bytes.data() + i * sizeof(Word), &word, sizeof word);
-  }
-  ::munmap(at, size);
-  return bytes;
-}
-
 Result<RecordedRank> read_record(const std::string& path) {
-  const bool is_alive = is_owner_alive(path);  // first: a rank that has ended by then has written everything
-  const auto bytes = copy_record(path);
-  if (!bytes) return bytes.status();
+  const auto file = OpenFile::open(path);
+  if (!file) return file.status();
+  // First: a rank that has ended by then has written everything.
+  const bool is_alive = file->is_owner_alive();
+  const auto bytes = copy_record(*file);
+  if (!bytes) return bytes.status().with_context(path);
   auto rank = parse_record(*bytes);
   if (!rank) return rank.status().with_context(path);
   rank->path = path;

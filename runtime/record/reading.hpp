@@ -69,10 +69,7 @@ struct RecordedRank {
 
 // Errors: invalid_argument that says which field is wrong.
 Result<RecordedRank> parse_record(std::span<const std::byte> bytes);
-// The words of a file in ascending order, while its rank may be writing. Stops no one. Errors: invalid_argument
-// with path and reason.
-Result<std::vector<std::byte>> copy_record(const std::string& path);
-// Both, with path and is_alive.
+// Of a file whose rank may be writing, with path and is_alive. Stops no one. Errors: also those of OpenFile::open().
 Result<RecordedRank> read_record(const std::string& path);
 // Those of one world in a folder, by rank, as far as they can be read. `world`: its word.
 std::vector<RecordedRank> read_world(const std::string& folder, std::string_view world);

@@ -165,8 +165,9 @@ def test_bad_files(folder):
         with open(os.path.join(job.folder, "empty.record"), "wb"):
             pass
         os.symlink(name, os.path.join(job.folder, "link.record"))
+        os.mkfifo(os.path.join(job.folder, "pipe.record"))
         result = job.doctor(job.folder)
-        expect(result.returncode == 3 and result.stdout.count("left out:") == 2, "files that are none", result.stdout, result.stderr)
+        expect(result.returncode == 3 and result.stdout.count("left out:") == 3, "files that are none", result.stdout, result.stderr)
 
 
 def main():
