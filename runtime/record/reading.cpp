@@ -142,6 +142,21 @@ Status check_head(const Fields& head) {
   return {};
 }
 
+// Another group may have taken a section while it was copied: then its parts are of two groups.
+void drop_reused(std::span<const Word> words, std::vector<std::byte>& bytes) {
+  using Head = GroupSection::Head;
+  for (std::size_t at = sizeof(FileHead); bytes.size() - at >= sizeof(GroupSection);
+       at += sizeof(GroupSection)) {
+    const auto word = [&](std::size_t offset) {
+      return words[(at + offset) / sizeof(Word)].load(std::memory_order_acquire);
+    };
+    constexpr auto kUnused = static_cast<std::uint64_t>(GroupState::unused);
+    const bool is_unused = word(offsetof(Head, state)) == kUnused;
+    if (is_unused || word(offsetof(Head, context)) != Fields(&bytes[at]).word(offsetof(Head, context)))
+      std::memcpy(&bytes[at + offsetof(Head, state)], &kUnused, sizeof kUnused);
+  }
+}
+
 // The words of a file in ascending order, while its rank may be writing. Stops no one.
 Result<std::vector<std::byte>> copy_record(const OpenFile& file) {
   struct stat status {};
@@ -157,6 +172,7 @@ Result<std::vector<std::byte>> copy_record(const OpenFile& file) {
     const std::uint64_t word = words[i].load(std::memory_order_acquire);
     std::memcpy(bytes.data() + i * sizeof(Word), &word, sizeof word);
   }
+  drop_reused(words, bytes);
   ::munmap(at, size);
   return bytes;
 }

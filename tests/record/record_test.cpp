@@ -212,11 +212,20 @@ TEST_CASE("a reader sees whole entries while the rank writes") {
   const auto group = (*file)->add_group({1, 0, 1, 0});
   std::atomic<bool> is_done{false};
   std::thread writer([&] {
-    for (std::uint64_t number = 1; !is_done.load(); ++number) complete(*group, number);
+    for (std::uint64_t number = 1; !is_done.load(); ++number) {
+      complete(*group, number);
+      if (number % 64 != 0) continue;
+      // Groups that take the same section: the number of their call is that of the group.
+      complete(*(*file)->add_group({number, 0, 1, 0}), number);
+    }
   });
   std::size_t odd = 0, seen = 0;
   for (int i = 0; i < 50 || seen == 0; ++i) {
     const auto rank = read_record((*file)->path());
+    for (std::size_t other = 1; other < rank->groups.size(); ++other) {
+      for (const RecordedCall& call : rank->groups[other].operations)
+        odd += call.sequence == rank->groups[other].context ? 0 : 1;
+    }
     for (const RecordedCall& call : rank->groups.at(0).operations) {
       ++seen;
       const bool is_whole = call.digest == call.sequence * 7 && call.count == 4 &&
