@@ -79,7 +79,8 @@ inline constexpr std::uint32_t kSamplingInterval = 256;
 
 inline constexpr std::uint32_t kBuckets = 64;  // of times: two for each power of two from 64 ns on
 
-// Statistics of calls of one collective, size class, algorithm and transport.
+// Statistics of calls of one collective, size class, algorithm and transport. The next group in the section adds to
+// those of a closed one.
 struct alignas(64) Row {
   std::array<char, 32> algorithm;
   std::array<char, 24> transport;

@@ -13,6 +13,9 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <memory>
+#include <new>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/base/fork_guard.hpp"
@@ -68,6 +71,19 @@ void put_text(std::array<char, kSize>& to, std::string_view text) {
   std::copy_n(text.data(), std::min(text.size(), kSize - 1), to.data());
 }
 
+// For another group. The statistics stay: sums over all groups never decrease.
+void clear(GroupSection& section) {
+  // Readers drop a section that is unused at the end; acquire: nothing is cleared before.
+  section.head.state.exchange(static_cast<std::uint64_t>(GroupState::unused), std::memory_order_acq_rel);
+  const auto clear_part = [](auto& part) {
+    std::destroy_at(&part);
+    new (&part) std::remove_reference_t<decltype(part)>{};
+  };
+  clear_part(section.head);
+  clear_part(section.operations);
+  clear_part(section.messages);
+}
+
 bool has_failed(const RecordedRank& rank) {
   return std::any_of(rank.groups.begin(), rank.groups.end(),
                      [](const RecordedGroup& group) { return !group.failure.empty(); });
@@ -87,7 +103,8 @@ void* map_part(int fd, std::size_t offset, std::size_t bytes) {
     errno = EFBIG;
     return nullptr;
   }
-  const int error = ::posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  int error = EINTR;  // by a signal of the program's
+  while (error == EINTR) error = ::posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   if (error != 0) {
     errno = error;
     return nullptr;
@@ -176,10 +193,11 @@ std::vector<RecordedRank> RankFile::end_together() {
 
 GroupSection* RankFile::find_section() {
   for (GroupSection* const section : sections_) {
-    if (get(section->head.state) != static_cast<std::uint64_t>(GroupState::closed)) continue;
-    set(section->head.state, static_cast<std::uint64_t>(GroupState::unused));
-    std::destroy_at(section);
-    return new (section) GroupSection{};
+    // One that has failed is for `tutti doctor`.
+    const bool is_closed = get(section->head.state) == static_cast<std::uint64_t>(GroupState::closed);
+    if (!is_closed || section->head.failure[0] != '\0') continue;
+    clear(*section);
+    return section;
   }
   if (sections_.size() == kMostGroups) return nullptr;
   void* const at =

@@ -185,6 +185,19 @@ TEST_CASE("sections of closed groups are used again") {
   REQUIRE(rank->groups.size() == 1);
   CHECK(rank->groups[0].context == 7);
   CHECK(rank->groups[0].operations.empty());
+  // Counters of a process never decrease.
+  CHECK(rank->groups[0].rows.at(0).calls == 3);
+}
+
+TEST_CASE("the section of a group that has failed is kept") {
+  const TemporaryFolder folder;
+  auto file = RankFile::open(folder / "own", rank_of(0, 1));
+  REQUIRE(file.status().is_ok());
+  (*file)->add_group({1, 0, 1, 0})->note_failure("rank 1\x1b[2J is gone");
+  const auto open = (*file)->add_group({2, 0, 1, 0});
+  const auto rank = read_record((*file)->path());
+  REQUIRE(rank->groups.size() == 2);
+  CHECK(rank->groups[0].failure == "rank 1?[2J is gone");
 }
 
 TEST_CASE("buckets of times are contiguous, and quantiles lie within them") {

@@ -24,7 +24,6 @@ struct Totals {
 
 Totals totals_of(const RecordedGroup* group) {
   Totals totals;
-  if (group == nullptr) return totals;
   for (const record::RecordedRow& row : group->rows) {
     totals.calls += row.calls;
     totals.bytes += row.bytes;
@@ -40,7 +39,6 @@ const RecordedGroup* find_group(const record::RecordedRank* rank, std::uint64_t 
   return found == rank->groups.end() ? nullptr : &*found;
 }
 
-// A counter that starts anew, with a group that takes another's section, has no rate yet.
 double rate(std::uint64_t before, std::uint64_t after, double seconds) {
   return after < before || seconds <= 0 ? 0 : static_cast<double>(after - before) / seconds;
 }
@@ -107,7 +105,9 @@ std::vector<RankActivity> activity_of(const Reading& before, const Reading& afte
     for (const GroupView& view : groups) {
       const RecordedGroup* const group = find_group(&rank, view.context);
       if (group == nullptr || !group->is_open) continue;
-      const Totals now = totals_of(group), then = totals_of(find_group(earlier, view.context));
+      // A new group goes on with the counters of the one whose section it took, and has no rate yet.
+      const RecordedGroup* const group_before = find_group(earlier, view.context);
+      const Totals now = totals_of(group), then = totals_of(group_before == nullptr ? group : group_before);
       GroupActivity in_group;
       in_group.name = view.name;
       in_group.calls = rate(then.calls, now.calls, seconds);
