@@ -53,6 +53,7 @@ struct WorldSettings {
   bool is_record_folder_named = false;
   bool prints_statistics = false;  // TUTTI_STATS
   std::string metrics_path;        // of TUTTI_METRICS; empty: none
+  bool needs_metrics = true;       // false: its absence is a warning
   ProgressSettings progress;
   TensorSettings tensors;
   WireSetting wire;  // of TUTTI_WIRE_DTYPE

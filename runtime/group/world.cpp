@@ -62,6 +62,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make_successor(WorldState& old, 
   if (!joined) return joined.status();
   old.metrics_.reset();  // the new world serves at the same path
   WorldSettings settings = old.settings_;
+  settings.needs_metrics = false;  // a rank of the old world that is not in the new one may still serve
   if (keeps_transports) return start(*std::move(joined), std::move(settings), old.engine_, deadline);
   settings.trace_path.clear();  // the old engine has the file
   return start(*std::move(joined), std::move(settings), nullptr, deadline);
@@ -137,8 +138,13 @@ Status WorldState::open_record() {
     record_ = *std::move(opened);
     if (settings_.metrics_path.empty() || info().local_rank != 0) return {};
     auto served = record::MetricsServer::open(settings_.metrics_path, settings_.record_folder, rank.world);
-    if (!served) return served.status().with_context("TUTTI_METRICS");
-    metrics_ = *std::move(served);
+    if (served) {
+      metrics_ = *std::move(served);
+      return {};
+    }
+    const Status refused = served.status().with_context("TUTTI_METRICS");
+    if (settings_.needs_metrics) return refused;
+    log_warn("{}; nobody serves the statistics of the new group's ranks", refused.message());
     return {};
   }
   const std::string text =

@@ -71,6 +71,16 @@ def test_metrics(folder):
         with socket.socket(socket.AF_UNIX) as silent:
             silent.connect(path)
             expect("tutti_calls_total" in scrape(path), "another client")
+        with socket.socket(socket.AF_UNIX) as slow:
+            slow.settimeout(SECONDS)
+            slow.connect(path)
+            try:
+                for _ in range(2000):
+                    slow.send(b"x")
+                    time.sleep(0.02)
+                expect(False, "a client that asks byte by byte is cut off")
+            except (BrokenPipeError, ConnectionResetError):
+                pass
     with Job(folder, "none", TUTTI_METRICS=path) as job:
         said = job.wait()
         expect(job.process.returncode == 0 and not os.path.exists(path), "an old socket is replaced, and removed", said)
