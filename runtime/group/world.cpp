@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 
 #include "runtime/base/fork_guard.hpp"
@@ -21,6 +24,12 @@
 #include "runtime/record/statistics.hpp"
 
 namespace tutti {
+namespace {
+
+// Of the ranks' files. Merging takes some ten times as much memory, which a job may not have to spare.
+constexpr std::uintmax_t kMostTraceBytes = std::uintmax_t{256} << 20U;
+
+}  // namespace
 
 void WorldState::delete_on_another_thread(WorldState* state) {
   Result<std::thread> thread = start_thread("tutti-closing", [state] { delete state; });
@@ -173,8 +182,16 @@ void WorldState::merge_traces(std::size_t ranks_here) const {
   if (info().size == 1 || ranks_here != static_cast<std::size_t>(info().size)) return;
   std::vector<std::string> paths;
   paths.reserve(ranks_here);
-  for (int rank = 0; rank < info().size; ++rank)
+  std::uintmax_t bytes = 0;
+  for (int rank = 0; rank < info().size; ++rank) {
     paths.push_back(path_of_rank(settings_.trace_path, rank, info().size));
+    std::error_code error;
+    // A pipe has no end for us, and would keep this process from its own.
+    if (!std::filesystem::is_regular_file(paths.back(), error)) return;
+    bytes += std::filesystem::file_size(paths.back(), error);
+  }
+  if (bytes > kMostTraceBytes)
+    return log_warn("TUTTI_TRACE: the files of the ranks are large, and stay apart; tutti trace merges them");
   const Status merged = merge_trace_files(paths, path_of_all_ranks(settings_.trace_path));
   if (!merged) log_warn("TUTTI_TRACE: the files of the ranks are not merged: {}", merged.message());
 }
