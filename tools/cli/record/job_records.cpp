@@ -155,13 +155,14 @@ std::vector<std::string> files_of(const std::string& folder, const std::string& 
 
 }  // namespace
 
-Result<JobRecords> find_job(const std::string& what) {
+Result<JobRecords> find_job(const std::string& what, const std::string& world) {
   const bool is_path = is_folder(what);
   auto folder = is_path ? Result<std::string>(what) : default_folder();
   if (!folder) return folder.status();
+  const std::string wanted = !world.empty() ? world : is_path ? "" : what;
   std::vector<RecordedRank> ranks;
   std::vector<std::string> unreadable;
-  for (const std::string& path : files_of(*folder, is_path ? "" : what)) {
+  for (const std::string& path : files_of(*folder, wanted)) {
     auto rank = record::read_record(path);
     if (rank) {
       ranks.push_back(*std::move(rank));
@@ -174,7 +175,7 @@ Result<JobRecords> find_job(const std::string& what) {
                                         unreadable.empty() ? "" : ": ",
                                         unreadable.empty() ? "" : unreadable[0]));
   }
-  auto job = choose_world(std::move(ranks), is_path ? "" : what);
+  auto job = choose_world(std::move(ranks), wanted);
   if (job) job->unreadable = std::move(unreadable);
   return job;
 }

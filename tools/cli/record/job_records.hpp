@@ -23,9 +23,9 @@ struct JobRecords {
 
 // `what`: a folder with record files; or the id of a job, the word of a world, or the pid of a rank, of files in
 // the default folder (empty: any). Of several worlds the one with ranks that run, then the one that began last.
-// Errors: invalid_argument that says what there is.
-Result<JobRecords> find_job(const std::string& what);
-// The same of these ranks, which may be of several worlds.
+// `world`: the word of the only one that counts; empty: any. Errors: invalid_argument that says what there is.
+Result<JobRecords> find_job(const std::string& what, const std::string& world = "");
+// The same of these ranks, which may be of several worlds, by id, word or pid.
 Result<JobRecords> choose_world(std::vector<record::RecordedRank> ranks, const std::string& what);
 
 // One group or stream over all ranks that have a record of it.

@@ -24,8 +24,8 @@ struct TopOptions {
   bool is_json = false, is_once = false;
 };
 
-Result<Reading> read_job(const std::string& what) {
-  auto job = find_job(what);
+Result<Reading> read_job(const std::string& what, const std::string& world) {
+  auto job = find_job(what, world);
   if (!job) return job.status();
   Reading reading;
   for (const record::RecordedRank& rank : job->ranks) {
@@ -96,7 +96,7 @@ bool is_anyone_alive(const JobRecords& job) {
 }
 
 int watch(const TopOptions& options) {
-  auto before = read_job(options.what);
+  auto before = read_job(options.what, "");
   if (!before) return usage_error("top", before.status());
   if (!is_anyone_alive(before->job)) {
     return usage_error("top",
@@ -107,7 +107,7 @@ int watch(const TopOptions& options) {
   const std::string world = before->job.world;
   for (;;) {
     std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
-    auto after = read_job(world);
+    auto after = read_job(options.what, world);
     if (!after || !is_anyone_alive(after->job)) return 0;  // the job has ended
     const std::vector<RankActivity> ranks = activity_of(*before, *after);
     if (options.is_json) {
