@@ -10,6 +10,7 @@
 #include "runtime/record/layout.hpp"
 #include "runtime/record/reading.hpp"
 #include "runtime/record/statistics.hpp"
+#include "tools/cli/record/activity.hpp"
 #include "tools/cli/record/verdict.hpp"
 
 namespace {
@@ -58,6 +59,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (ranks.empty()) return 0;
   const auto job = tutti::tool::choose_world(std::move(ranks), "");
   if (!job || tutti::tool::judge(*job).sentence.empty()) std::abort();
+  tutti::tool::Reading before, after;
+  before.job = after.job = *job;
+  after.at = 1000000000;
+  for (const auto& activity : tutti::tool::activity_of(before, after)) {
+    if (tutti::tool::to_json(activity).dump().empty()) std::abort();
+  }
   if (describe_statistics(job->ranks).empty() || prometheus_text(job->ranks).empty()) std::abort();
   return 0;
 }

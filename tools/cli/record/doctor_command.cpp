@@ -1,6 +1,7 @@
 // `tutti doctor`: reads the records of all ranks of a job, and says which rank did something differently first.
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 
 #include <fmt/format.h>
@@ -40,10 +41,14 @@ void print_ranks(const JobRecords& job) {
       calls += group.operations.empty() ? 0 : group.operations.back().sequence;
     fmt::print(" in no operation, after {} calls\n", calls);
   }
-  for (int rank = 0; rank < job.size(); ++rank) {
-    if (job.find(rank) == nullptr)
-      fmt::print("  rank {}: no record here; it ended cleanly, or runs on another node\n", rank);
+  constexpr int kMostAbsent = 16;
+  const int absent = job.size() - static_cast<int>(job.ranks.size());
+  for (int rank = 0, said = 0; rank < job.size() && said < std::min(absent, kMostAbsent); ++rank) {
+    if (job.find(rank) != nullptr) continue;
+    fmt::print("  rank {}: no record here; it ended cleanly, or runs on another node\n", rank);
+    ++said;
   }
+  if (absent > kMostAbsent) fmt::print("  {} more ranks: likewise\n", absent - kMostAbsent);
   for (const record::RecordedRank& rank : job.ranks) {
     for (const record::RecordedGroup& group : rank.groups) {
       if (!group.failure.empty()) fmt::print("  rank {} says: {}\n", rank.rank, group.failure);
