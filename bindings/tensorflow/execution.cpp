@@ -143,8 +143,8 @@ void Execution::submit_all() {
       complete(part, refusal, "");
     } else if (const auto status = is_urgent_ ? wait_here(part, end) : std::nullopt) {
       complete(part, *status, tutti_last_error());
-    } else {
-      tutti_on_complete(part.work, complete_part, &part);
+    } else if (const auto refused = tutti_on_complete(part.work, complete_part, &part); refused != TUTTI_OK) {
+      complete(part, refused, tutti_last_error());
     }
   }
 }
@@ -153,7 +153,7 @@ void Execution::submit_all() {
 tutti_status_t Execution::submit_in_turn(const std::string& base) {
   const std::size_t count = parts_.size();
   // Two iterations of a loop may run the same operation at once; their groups must not mix.
-  std::unique_lock lock(set_->submitting_group, std::defer_lock);
+  std::unique_lock lock(ProcessSets::instance().submitting_group(), std::defer_lock);
   if (count > 1) lock.lock();
   for (std::size_t i = 0; i < count; ++i) {
     const std::string name =

@@ -8,8 +8,8 @@
 namespace tutti::tensorflow {
 
 ProcessSets& ProcessSets::instance() {
-  static ProcessSets sets;
-  return sets;
+  static auto* const kSets = new ProcessSets;
+  return *kSets;
 }
 
 void ProcessSets::begin_job(JobNumbers numbers) {

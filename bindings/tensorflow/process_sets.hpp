@@ -24,8 +24,6 @@ struct ProcessSet {
   const int size;
   const tutti_tensor_queue_t queue;  // null for a process that is no member; the Python package keeps it
   std::atomic<int> under_way = 0;    // operations
-  // Recursive: a call that submits may complete another operation, and TensorFlow goes on in that call.
-  std::recursive_mutex submitting_group;
   // Operations without a name, by kind; see Kernel::name_of.
   std::array<std::atomic<std::uint32_t>, kKindCount> unnamed{};
 };
@@ -38,6 +36,7 @@ struct JobNumbers {
 
 class ProcessSets {
  public:
+  // Never destroyed: threads of TensorFlow may run operations while the process ends.
   static ProcessSets& instance();
 
   void begin_job(JobNumbers numbers);
@@ -49,11 +48,15 @@ class ProcessSets {
   JobNumbers job() const;
   // Null for an unknown one. A queue that has ended refuses what is submitted.
   std::shared_ptr<ProcessSet> find(int id) const;
+  // Held while the tensors of a group are submitted. Recursive: a call that submits may complete another operation, and TensorFlow goes
+  // on in that call, maybe with a group of another set. So all sets share it: two threads would else wait for each other's set.
+  std::recursive_mutex& submitting_group() { return submitting_group_; }
 
  private:
   mutable std::shared_mutex mutex_;
   JobNumbers job_;
   std::map<int, std::shared_ptr<ProcessSet>> sets_;
+  std::recursive_mutex submitting_group_;
 };
 
 }  // namespace tutti::tensorflow

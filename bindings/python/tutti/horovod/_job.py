@@ -67,23 +67,30 @@ class Job:
         self._set_count += 1
         if self.rank in ranks:
             self.memberships[number] = Membership(self.world.create(ranks, tag=f"horovod process set {self._set_count}"))
-        self.sets[number] = process_set
-        process_set.process_set_id = number
-        _tell_watchers(self)
+        with _lock:
+            self.sets[number] = process_set
+            process_set.process_set_id = number
+            self._tell_watchers()
 
     def remove(self, process_set):
         number = process_set.process_set_id
         if not number or self.sets.get(number) is not process_set:
             return False
-        process_set.process_set_id = None
-        del self.sets[number]
-        membership = self.memberships.pop(number, None)
-        _tell_watchers(self)
+        with _lock:
+            process_set.process_set_id = None
+            del self.sets[number]
+            membership = self.memberships.pop(number, None)
+            self._tell_watchers()
         if membership is not None:
             membership.queue.submit("barrier of remove_process_set", None, collective="barrier", will_wait=True).wait()
             membership.close()
             membership.group.close()
         return True
+
+    def _tell_watchers(self):
+        """With the lock. A job that another thread has ended is of no interest."""
+        if _job is self:
+            _tell_watchers(self)
 
     def number_of(self, process_set):
         """The set's process_set_id. Errors: ValueError where it is not registered."""
@@ -136,12 +143,13 @@ _has_parents_world = False  # tutti's default world is that of a parent, which a
 
 
 def watch(watcher):
-    """watcher(job): called at once, after each change of the job's process sets, and with None before its queues close.
+    """watcher(job): called at once, after each change of the job's process sets, and with None before its queues close; one at a time.
 
     For libraries that submit to the queues natively, which so learn the sets, and when to leave them.
     """
-    _watchers.append(watcher)
-    watcher(_job)
+    with _lock:
+        _watchers.append(watcher)
+        watcher(_job)
 
 
 def _tell_watchers(job):
@@ -162,9 +170,8 @@ def init(comm, process_sets, global_set, make_set):
         if _job is not None:
             return
         world, is_own_world = _world_of(comm)
-        job = Job(world, is_own_world, global_set)
-        _job = job
-    _tell_watchers(job)
+        _job = job = Job(world, is_own_world, global_set)
+        _tell_watchers(job)
     for entry in [] if process_sets in (None, "dynamic") else process_sets:
         process_set = make_set(entry)
         if process_set.ranks is None:
@@ -197,8 +204,9 @@ def go_on(global_set):
             _job = old.successor(global_set)
         except tutti.Error as error:
             raise HorovodInternalError(f"this rank cannot go on: {error}") from error
-    _tell_watchers(_job)
-    if _job.size == old.size:
+        _tell_watchers(_job)
+        size = _job.size
+    if size == old.size:
         raise HorovodInternalError("no rank was lost, so training would fail again; its state is that of the last commit")
 
 
