@@ -20,6 +20,7 @@ import tutti
 __all__ = ["Queue", "allgather", "allreduce", "alltoall", "broadcast", "grouped_allreduce", "install", "library", "reduce_scatter"]
 
 _held = []  # what native code refers to, for the life of the process
+_is_installed = False
 
 
 def library():
@@ -29,27 +30,55 @@ def library():
 
 @functools.cache
 def _native():
-    return ctypes.CDLL(library())
+    try:
+        return ctypes.CDLL(library())
+    except OSError as error:
+        raise RuntimeError(f"tutti.jax: {library()} cannot be loaded, so this tutti cannot serve JAX: {error}") from error
 
 
 def install():
-    """Make tutti carry the collectives of multi-process JAX on CPUs.
+    """Make tutti carry the collectives of multi-process JAX on CPUs. Called again, it does nothing.
 
     Sets JAX_CPU_COLLECTIVES_IMPLEMENTATION and MPITRAMPOLINE_LIB, which jaxlib reads when it is loaded: call it before JAX is imported.
     The ranks meet through JAX's coordinator (jax.distributed.initialize), or are those of tutti.init() where that was called before.
+    Errors: RuntimeError where it is too late, where one of the variables asks for something else, and where there is no library.
     """
-    if "jaxlib" in sys.modules and os.environ.get("MPITRAMPOLINE_LIB") != library():
+    global _is_installed  # pylint: disable=global-statement
+    if _is_installed:
+        return
+    _check_variables()
+    is_jax_there = "jax" in sys.modules
+    if "jaxlib" in sys.modules and not os.environ.get("MPITRAMPOLINE_LIB"):
         raise RuntimeError("tutti.jax.install: jaxlib was loaded before; call tutti.jax.install() before the first `import jax`")
+    if is_jax_there:
+        from jax._src import xla_bridge  # pylint: disable=import-outside-toplevel
+
+        if xla_bridge.backends_are_initialized():
+            raise RuntimeError("tutti.jax.install: JAX has made its devices before; call tutti.jax.install() before the first `import jax`")
+    maker = ctypes.CFUNCTYPE(ctypes.c_void_p)(_make_world)
+    set_world = _native().tutti_jax_set_world
+    set_world.argtypes, set_world.restype = [type(maker)], None
+    _held.append(maker)
+    set_world(maker)
     os.environ["MPITRAMPOLINE_LIB"] = library()
     os.environ["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "mpi"
-    native = _native()
-    if _held:
-        return
-    maker = ctypes.CFUNCTYPE(ctypes.c_void_p)(_make_world)
-    native.tutti_jax_set_world.argtypes = [type(maker)]
-    native.tutti_jax_set_world.restype = None
-    native.tutti_jax_set_world(maker)
-    _held.append(maker)
+    if is_jax_there:  # which has read the variable already
+        import jax  # pylint: disable=import-outside-toplevel
+
+        jax.config.update("jax_cpu_collectives_implementation", "mpi")
+    _is_installed = True
+
+
+def _check_variables():
+    """Errors: RuntimeError for one that names something else: who set it may rely on it."""
+    asked = os.environ.get("JAX_CPU_COLLECTIVES_IMPLEMENTATION")
+    if asked not in (None, "", "mpi"):
+        raise RuntimeError(
+            f"tutti.jax.install: JAX_CPU_COLLECTIVES_IMPLEMENTATION={asked} asks for other collectives; unset it to use tutti"
+        )
+    asked = os.environ.get("MPITRAMPOLINE_LIB")
+    if asked and os.path.realpath(asked) != os.path.realpath(library()):
+        raise RuntimeError(f"tutti.jax.install: MPITRAMPOLINE_LIB={asked} asks for another library; unset it, or set it to {library()}")
 
 
 class _Store:

@@ -4,6 +4,7 @@ import ctypes
 import os
 import subprocess
 import sys
+import unittest.mock
 
 import tutti.jax
 
@@ -50,6 +51,28 @@ def check_missing_function():
     assert "MPI_Win_create: tutti.jax does not have this MPI function" in done.stderr, done.stderr
 
 
+def check_refused_install():
+    """install() neither overrides what somebody else has set, nor says nothing where it comes too late."""
+    names = ("JAX_CPU_COLLECTIVES_IMPLEMENTATION", "MPITRAMPOLINE_LIB")
+    path, missing = tutti.jax.library(), "/nowhere/libtutti_jax.so"
+    for variables, module, expected in (
+        ({names[0]: "gloo"}, None, "JAX_CPU_COLLECTIVES_IMPLEMENTATION=gloo asks for other collectives; unset it"),
+        ({names[1]: "/opt/libmpi.so"}, None, f"MPITRAMPOLINE_LIB=/opt/libmpi.so asks for another library; unset it, or set it to {path}"),
+        ({}, "jaxlib", "jaxlib was loaded before"),
+        ({}, None, f"{missing} cannot be loaded"),
+    ):
+        with unittest.mock.patch.dict(os.environ, variables), unittest.mock.patch.dict(sys.modules, {module: sys} if module else {}):
+            patched = missing if missing in expected else path
+            with unittest.mock.patch.object(tutti.jax, "library", lambda patched=patched: patched):
+                before = {name: os.environ.get(name) for name in names}
+                try:
+                    tutti.jax.install()
+                    raise AssertionError(f"install() took {variables}, expected: {expected}")
+                except RuntimeError as error:
+                    assert expected in str(error), error
+                assert {name: os.environ.get(name) for name in names} == before
+
+
 def check_sum_and_errors(comm, size):
     mine, total = (ctypes.c_float * 3)(1, 2, 3), (ctypes.c_float * 3)()
     assert MPI.MPIABI_Allreduce(mine, total, 3, constant("FLOAT"), constant("SUM"), comm) == 0, failure()
@@ -77,6 +100,7 @@ def check_wrong_order():
 
 def main():
     check_names()
+    check_refused_install()
     provided = NUMBER()
     assert MPI.MPIABI_Init_thread(None, None, 0, ctypes.byref(provided)) == 0, failure()
     rank, size = number_of(MPI.MPIABI_Comm_rank, constant("COMM_WORLD")), number_of(MPI.MPIABI_Comm_size, constant("COMM_WORLD"))

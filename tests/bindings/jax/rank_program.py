@@ -4,6 +4,7 @@ Knows JAX's public interface. usage: rank_program.py PART RANK SIZE PORT
 """
 
 import sys
+import unittest.mock
 
 import tutti
 import tutti.jax
@@ -68,6 +69,13 @@ def check_collectives(dtype, length):
 
 def test_collectives():
     assert tutti.size() == SIZE and tutti.rank() == RANK, "the ranks met through JAX's coordinator"
+    tutti.jax.install()  # does nothing
+    with unittest.mock.patch.object(tutti.jax, "_is_installed", False):
+        try:
+            tutti.jax.install()
+            raise AssertionError("install() after JAX has made its devices")
+        except RuntimeError as error:
+            assert "JAX has made its devices before" in str(error), error
     for dtype in ("float32", "int32", "uint8", "complex64"):
         check_collectives(dtype, 12)
     check_collectives("float32", 12 * 30000)
