@@ -48,9 +48,9 @@ struct ActivationImpl : MLSL::Activation {
   Transfer transfer;
   CommGroup group;
   std::deque<BlockImpl> packed, unpacked;  // unpacked: by the peer
-  Request request;
   void* received = nullptr;
   std::shared_ptr<void> buffer;
+  Request request;  // the last: its end waits for what uses the others
 };
 
 inline ActivationImpl& impl(MLSL::Activation* activation) {

@@ -63,6 +63,12 @@ void EnvironmentImpl::configure(const std::string& config) {
 
 void EnvironmentImpl::leave() {
   if (!is_initialized() || owner_ != ::getpid()) return;  // a child of fork() leaves the parent's job alone
+  decltype(requests_) under_way;
+  {
+    const std::scoped_lock lock(mutex_);
+    under_way.swap(requests_);
+  }
+  under_way.clear();
   global_ = CommGroup();
   world_ = CommGroup();
   if (std::exchange(ends_mpi_, false)) end_mpi();
@@ -98,8 +104,8 @@ void EnvironmentImpl::load_quantizer(const MLSL::QuantParams& params) {
 }
 
 MLSL::CommReq* EnvironmentImpl::keep(std::unique_ptr<Request> request) {
-  auto* const key = reinterpret_cast<MLSL::CommReq*>(request.get());
   const std::scoped_lock lock(mutex_);
+  auto* const key = reinterpret_cast<MLSL::CommReq*>(++last_key_);
   requests_.emplace(key, std::move(request));
   return key;
 }
@@ -120,7 +126,8 @@ void EnvironmentImpl::wait(MLSL::CommReq* key) {
 bool EnvironmentImpl::test(MLSL::CommReq* key) {
   auto request = take(key);
   if (request == nullptr || request->test()) return true;
-  keep(std::move(request));
+  const std::scoped_lock lock(mutex_);
+  requests_.emplace(key, std::move(request));
   return false;
 }
 

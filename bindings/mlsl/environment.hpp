@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -32,6 +33,7 @@ class EnvironmentImpl : public MLSL::Environment {
   void require_initialized(const char* call) const;
 
   void start(int* argc, char*** argv);
+  // Waits for requests under way.
   void leave();
   void configure(const std::string& config);
   // Fails the group, so that others do not wait for this rank.
@@ -43,6 +45,7 @@ class EnvironmentImpl : public MLSL::Environment {
   MLSL::QuantParams* quantization_params() const;
   void load_quantizer(const MLSL::QuantParams& params);
 
+  // Keys are never used again: a program may still ask for a request that was released.
   MLSL::CommReq* keep(std::unique_ptr<Request> request);
   // Both release a complete request. One that is not known was released before.
   void wait(MLSL::CommReq* key);
@@ -63,7 +66,8 @@ class EnvironmentImpl : public MLSL::Environment {
   pid_t owner_ = 0;
   bool ends_mpi_ = false;
   std::shared_ptr<Quantizer> quantizer_;
-  std::mutex mutex_;  // of both maps
+  std::mutex mutex_;  // of the following
+  std::uintptr_t last_key_ = 0;
   std::unordered_map<MLSL::CommReq*, std::unique_ptr<Request>> requests_;
   std::unordered_map<void*, std::shared_ptr<void>> memory_;
 };

@@ -41,7 +41,6 @@ struct ParameterSetImpl : MLSL::ParameterSet {
   int priority = 0;
   Range global;  // this rank's kernels among all
   std::size_t local_count = 0, owned_count = 0, owned_first = 0;
-  Request gradient_request, increment_request;
   // Null where nothing was started.
   void* gradient_result = nullptr;
   void* increment_result = nullptr;
@@ -56,6 +55,9 @@ struct ParameterSetImpl : MLSL::ParameterSet {
   std::shared_ptr<const Quantizer> quantizer_;
   std::shared_ptr<void> blocks_;  // compressed gradients
   std::vector<float> residual_;   // of earlier compressions
+
+ public:
+  Request gradient_request, increment_request;  // the last: their end waits for what uses the others
 };
 
 inline ParameterSetImpl& impl(MLSL::ParameterSet* params) { return *static_cast<ParameterSetImpl*>(params); }

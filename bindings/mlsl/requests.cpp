@@ -2,6 +2,7 @@
 #include "bindings/mlsl/requests.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "bindings/mlsl/data_types.hpp"
@@ -9,6 +10,15 @@
 #include "bindings/mlsl/failure.hpp"
 
 namespace tutti::mlsl {
+
+Request::~Request() {
+  for (const Work& work : works_) {
+    try {
+      work.wait();
+    } catch (const std::exception&) {  // nobody asks for its outcome; after a failure no memory is in use
+    }
+  }
+}
 
 void Request::begin() {
   if (is_active_) fail(name_ + " was started again before its wait");

@@ -14,6 +14,10 @@ class Request {
  public:
   // `name`: of the call that starts it, for messages.
   explicit Request(std::string name) : name_(std::move(name)) {}
+  // Waits for an active one, whose memory the program, or the owner of this object, frees next.
+  ~Request();
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
 
   const std::string& name() const { return name_; }
   // Errors: ends the job if the request is active.

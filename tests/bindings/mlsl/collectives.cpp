@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
+#include <thread>
 #include <vector>
 
 #include "tests/bindings/mlsl/check.hpp"
@@ -170,6 +173,33 @@ void test_memory() {
   env.Free(nullptr);
 }
 
+// A request that was released is not taken for a later one, which may wait for other calls of this rank.
+void test_released_request() {
+  Distribution* const dist = env.CreateDistribution(env.GetProcessCount(), 1);
+  const std::size_t last = env.GetProcessCount() - 1;
+  float value = 1, other = 2;
+  CommReq* const first = dist->AllReduce(&value, &value, 1, DT_FLOAT, RT_SUM, GT_GLOBAL);
+  bool is_complete = false;
+  while (!is_complete) env.Test(first, &is_complete);
+  if (env.GetProcessIdx() == last) dist->Barrier(GT_GLOBAL);
+  CommReq* const second = dist->Bcast(&other, 1, DT_FLOAT, last, GT_DATA);
+  env.Wait(first);
+  if (env.GetProcessIdx() != last) dist->Barrier(GT_GLOBAL);
+  env.Wait(second);
+  env.DeleteDistribution(dist);
+}
+
+// The last rank comes late.
+float* start_late_sum(Distribution* dist) {
+  static float sums[1000];
+  std::fill(std::begin(sums), std::end(sums), 1.0F);
+  if (env.GetProcessIdx() + 1 == env.GetProcessCount())
+    // Any time will do: the others must wait for it.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  dist->AllReduce(sums, sums, 1000, DT_FLOAT, RT_SUM, GT_GLOBAL);
+  return &sums[999];
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -184,13 +214,16 @@ int main(int argc, char** argv) {
     for (std::size_t model = 1; data * model <= size; ++model) divide(data, model);
   void* const outlives = env.Alloc(64, 64);
   test_memory();
+  test_released_request();
   if (size > 1) test_colors();
+  const auto ranks = static_cast<float>(env.GetProcessCount());
+  const float* const last_sum = start_late_sum(env.CreateDistribution(env.GetProcessCount(), 1));
   if (::fork() == 0) {
     env.Finalize();  // of the parent's job: nothing happens
     ::_exit(0);
   }
   env.Finalize();
-  CHECK(!env.IsInitialized());
+  CHECK(!env.IsInitialized() && *last_sum == ranks);
   env.Free(outlives);
   return 0;
 }

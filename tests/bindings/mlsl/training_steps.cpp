@@ -2,8 +2,10 @@
 // under way. A rank of a job. usage: training_steps COMPRESSION_LIBRARY
 #include <mlsl.hpp>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "tests/bindings/mlsl/check.hpp"
@@ -94,6 +96,26 @@ void test_not_compressed(Distribution* dist) {
   env.DeleteSession(session);
 }
 
+// The end of a session waits for gradients under way: with distributed update their sums are in its memory.
+void test_early_end(Distribution* dist) {
+  Session* const session = env.CreateSession();
+  session->SetGlobalMinibatchSize(env.GetProcessCount());
+  OperationRegInfo* const info = session->CreateOperationRegInfo(OT_CC);
+  info->AddParameterSet(kKernels, 1, DT_FLOAT, true);
+  info->AddParameterSet(kKernels, 1, DT_FLOAT);
+  Operation* const op = session->GetOperation(session->AddOperation(info, dist));
+  session->Commit();
+  std::vector<float> spread(op->GetParameterSet(0)->GetLocalKernelCount(), 1), whole(kKernels, 1);
+  // The last rank comes late.
+  if (env.GetProcessIdx() + 1 == env.GetProcessCount())
+    // Any time will do: the others must wait for it.
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  op->GetParameterSet(0)->StartGradientComm(spread.data());
+  op->GetParameterSet(1)->StartGradientComm(whole.data());
+  env.DeleteSession(session);
+  CHECK(whole[kKernels - 1] == static_cast<float>(env.GetProcessCount()));
+}
+
 void test_statistics(Distribution* dist) {
   Session* const session = make_session(dist, CT_NONE);
   Statistics* const stats = session->GetStats();
@@ -126,6 +148,7 @@ int main(int argc, char** argv) {
   CHECK(argc > 1);
   test_compression(dist, argv[1]);
   test_not_compressed(dist);
+  test_early_end(dist);
   env.DeleteDistribution(dist);
   env.Finalize();
   return 0;
