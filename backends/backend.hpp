@@ -85,6 +85,7 @@ struct DeviceOptions {
   std::uint32_t nodes = 1;
   std::uint32_t ranks_per_node = 1;  // of the fullest node
   Trace* trace = nullptr;            // of this rank; may be null
+  Status nccl_refusal{};             // why NCCL must not carry the group's calls; ok: it may
 };
 
 // Memory registered with an engine's library, as long as this lives. No call uses it when this ends.

@@ -167,6 +167,7 @@ Status DeviceDispatch::open(const Call& call) {
 }
 
 Result<std::unique_ptr<DeviceEngine>> DeviceDispatch::nccl_for(int device) {
+  TUTTI_RETURN_IF_ERROR(options_.nccl_refusal);
   if (nccl_ == nullptr) return make_nccl_(services_, device);
   const char mine = split_device_ == device ? 1 : 0;
   std::vector<char> all(services_.size());

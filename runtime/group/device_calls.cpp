@@ -46,6 +46,14 @@ Status locate(std::string_view name, Call& call, std::uint32_t rank, std::uint32
   return {};
 }
 
+Status check_nccl(WireSecurity security, std::uint32_t nodes) {
+  if (nodes == 1 || security == WireSecurity::off) return {};
+  return unsupported(fmt::format(
+      "TUTTI_WIRE_SECURITY={}: tutti can neither authenticate nor encrypt the traffic of NCCL between "
+      "nodes; leave such calls to staging, or use TUTTI_WIRE_SECURITY=off in a trusted network",
+      to_string(security)));
+}
+
 Status check_device_memory(const void* memory, std::size_t bytes) {
   look_for_cuda();
   if (memory != nullptr && bytes != 0 && device_of(memory) >= 0) return {};
@@ -63,6 +71,7 @@ Result<std::unique_ptr<DeviceCalls>> DeviceCalls::make(CommGroup::Impl& group) {
   options.nodes = static_cast<std::uint32_t>(ranks_on.size());
   for (const auto& [node, count] : ranks_on) options.ranks_per_node = std::max(options.ranks_per_node, count);
   options.trace = group.world().engine().trace();
+  options.nccl_refusal = check_nccl(group.world().keys().security, options.nodes);
   auto backend = make_device_backend(*made, options);
   if (!backend) return backend.status();
   made->backend_ = *std::move(backend);

@@ -7,6 +7,7 @@
 
 #include "backends/backend.hpp"
 #include "runtime/group/comm_group.hpp"
+#include "runtime/net/wire_security.hpp"
 
 namespace tutti {
 
@@ -45,6 +46,9 @@ class DeviceCalls final : private GroupServices {
 // invalid_argument, if they are not all in one place, or not where `memory` says. For calls in whose process
 // CUDA is in use.
 Status locate(std::string_view name, Call& call, std::uint32_t rank, std::uint32_t size, Memory memory);
+
+// ok if NCCL may carry calls of a group on so many nodes; else unsupported, with the reason.
+Status check_nccl(WireSecurity security, std::uint32_t nodes);
 
 // Errors: invalid_argument, unless it is `bytes` of a GPU's memory.
 Status check_device_memory(const void* memory, std::size_t bytes);

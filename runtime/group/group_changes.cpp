@@ -34,6 +34,15 @@ bool may_begin_again(const Status& status, Clock::time_point deadline, const cha
   return true;
 }
 
+// Before anything is sent: a process that differs would end the start of the new world on all members.
+Status check_security(WireSecurity own, WireSecurity invited) {
+  if (own == invited) return {};
+  return invalid_argument(fmt::format(
+      "TUTTI_WIRE_SECURITY must be equal on all ranks but is '{}' in this process and '{}' in the "
+      "group of the invitation",
+      to_string(own), to_string(invited)));
+}
+
 }  // namespace
 
 CommGroup::Impl::Lineage CommGroup::Impl::lineage() const {
@@ -137,7 +146,8 @@ std::string CommGroup::Impl::invitation() const {
   Lineage own = owner().lineage();
   std::vector<Member>& members = own.membership.members;
   members.resize(std::min(members.size(), kInvitingMembers));
-  return to_text(Invitation{own.name, world_->keys().secret, std::move(own.membership)});
+  const WorldKeys& keys = world_->keys();
+  return to_text(Invitation{own.name, keys.secret, keys.security, std::move(own.membership)});
 }
 
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::join(std::string_view invitation,
@@ -150,6 +160,8 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::join(std::string_view invitati
   bootstrap.warn = [](const std::string& text) { log_warn("{}", text); };
   Result<WorldSettings> settings = read_settings(bootstrap.environment);
   throw_if_error(settings.status());
+  const WireSecurity security = settings->transport.security;
+  throw_if_error(check_security(security, parsed->security).with_context(kCall));
   if (timeout.count() > 0) settings->timeout = timeout;
   auto listener = MemberListener::open();
   throw_if_error(listener.status());
@@ -167,12 +179,13 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::join(std::string_view invitati
   options.listener = listener->get();
   options.control.job = parsed->lineage;
   options.control.secret = parsed->secret;
+  options.control.security = security;
   options.control.build_id = bootstrap.build_id;
   options.control.rank = kJoining;
   options.control.size = static_cast<int>(members.size());
   options.control.silence = settings->timeout / 3;
   options.control.open_listeners = *open_listeners;
-  const WorldKeys keys{*listener, {}, parsed->lineage, parsed->secret, *open_listeners};
+  const WorldKeys keys{*listener, {}, parsed->lineage, parsed->secret, *open_listeners, security};
   WorldInfo info;
   info.launcher = kCall;
   info.node_id = node_identity(bootstrap.environment);

@@ -229,8 +229,12 @@ struct Successor {
 struct Invitation {
   std::string lineage;  // AgreementOptions::control.job
   std::string secret;   // as proofs use it
+  WireSecurity security = WireSecurity::off;
   Membership membership;
-  static auto fields(auto& self) { return std::tie(self.lineage, self.secret, self.membership); }
+  bool is_valid() const { return security <= WireSecurity::encrypt; }
+  static auto fields(auto& self) {
+    return std::tie(self.lineage, self.secret, self.security, self.membership);
+  }
 };
 struct ProposalPayload {
   std::uint64_t round = 0;

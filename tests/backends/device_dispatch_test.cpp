@@ -7,6 +7,7 @@
 #include "backends/cuda/device_dispatch.hpp"
 #include "backends/cuda/driver.hpp"
 #include "runtime/group/comm_group.hpp"
+#include "runtime/group/device_calls.hpp"
 #include "tests/selection/selection_support.hpp"
 #include "tests/support/catch.hpp"
 #include "tests/support/cuda_stand_in/shared_services.hpp"
@@ -68,10 +69,10 @@ class ServicesOverHost final : public test::SharedServices {
 };
 
 struct Fixture {
-  explicit Fixture(const std::string& rules)
+  explicit Fixture(const std::string& rules, const Status& nccl_refusal = {})
       : selector(test::selector_of({{Collective::allreduce, "RULES", rules}})),
         services(place, CommGroup::Impl::of(group, "test").backend()),
-        dispatch(services, DeviceOptions{selector}, make_counting) {
+        dispatch(services, options_with(selector, nccl_refusal), make_counting) {
     prepared = started = made = 0;
   }
   // "" or the error.
@@ -85,6 +86,11 @@ struct Fixture {
     return dispatch.start(call, algorithm).status().message();
   }
 
+  static DeviceOptions options_with(const Selector& selector, const Status& nccl_refusal) {
+    DeviceOptions options{selector};
+    options.nccl_refusal = nccl_refusal;
+    return options;
+  }
   static CommGroup alone() {
     InitOptions options;
     options.unique_id = make_unique_id();
@@ -137,4 +143,15 @@ TEST_CASE("refusals, failures and wrong devices are answered on every call", "[s
   fixture.services.fail(Status(StatusCode::aborted, "a rank is lost"));
   CHECK_THAT(fixture.allreduce(10), Contains("a rank is lost"));
   CHECK(started == 2);
+}
+
+TEST_CASE("NCCL is not used between nodes where connections are protected", "[stand-in]") {
+  CHECK(check_nccl(WireSecurity::off, 2).is_ok());
+  CHECK(check_nccl(WireSecurity::encrypt, 1).is_ok());
+  const Status refusal = check_nccl(WireSecurity::auth, 2);
+  Fixture fixture("nccl", refusal);
+  CHECK_THAT(fixture.allreduce(10), Contains("nccl by RULES item 1") &&
+                                        Contains("TUTTI_WIRE_SECURITY=auth") &&
+                                        Contains("neither authenticate nor encrypt"));
+  CHECK(made == 0);
 }

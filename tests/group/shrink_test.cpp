@@ -2,6 +2,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <future>
 #include <thread>
 
@@ -133,6 +134,19 @@ TEST_CASE("a process joins a group that grows, and another one while a member is
         }) == "");
   CHECK(one.get() == "");
   CHECK(two.get() == "");
+}
+
+TEST_CASE("a process that joins with another TUTTI_WIRE_SECURITY is refused before it sends anything") {
+  InitOptions options;
+  options.unique_id = make_unique_id();
+  options.rank = 0;
+  options.size = 1;
+  const std::string invitation = init(options).invitation();
+  ::setenv("TUTTI_WIRE_SECURITY", "encrypt", 1);
+  const std::string text = error_of([&] { tutti::join(invitation); });
+  ::unsetenv("TUTTI_WIRE_SECURITY");
+  INFO(text);
+  CHECK(text.find("'encrypt' in this process and 'off' in the group") != std::string::npos);
 }
 
 TEST_CASE("grow refuses sizes that are none, and join texts that are no invitation") {
