@@ -49,7 +49,8 @@ TEST_CASE("streams and groups that are closed give their memory back") {
     const Variables variables({{"TUTTI_TRANSPORTS", transport}});
     CHECK(with_ranks(2, [](CommGroup& g) -> Verdict {
             constexpr int kFirst = 30, kRounds = 200;
-            const std::size_t slack = (24 + held_by_sanitizer()) << 20U;  // a stream that stays takes 3 MiB, so 600 in all
+            const std::size_t slack = (24 + held_by_sanitizer())
+                                      << 20U;  // a stream that stays takes 3 MiB, so 600 in all
             const std::vector<int> both{0, 1};
             std::size_t before = 0;
             for (int round = 0; round < kFirst + kRounds; ++round) {
