@@ -408,7 +408,11 @@ Meeting meet_as_successor(const WorldKeys& keys, const WorldInfo& info, const Ag
   meeting.job = agreed.successor.job;
   meeting.node = info.node_id;
   meeting.listener = keys.listener;
-  meeting.watch_start = [side = agreed.side] { return side->watch(); };
+  // The control channel outlives the start: it must not keep the connections of the agreement.
+  meeting.watch_start = [side = std::weak_ptr(agreed.side)] {
+    const std::shared_ptr<AgreementSide> kept = side.lock();
+    return kept != nullptr ? kept->watch() : Status();
+  };
   meeting.open_listeners = keys.open_listeners;
   meeting.listeners = agreed.side->take_listeners();
   if (launch.rank != 0 && !agreed.successor.root_addresses.empty())

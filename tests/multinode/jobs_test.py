@@ -134,6 +134,24 @@ def killed(bed, program):
         print("killed", victim, heard[survivors[0]], flush=True)
 
 
+def shrunk(bed, program):
+    """Survivors on both nodes go on when a rank dies and then the one that leads the job; no connection is left over."""
+    for mode in ("off", "encrypt"):
+        job = Job(bed, [2, 2], program, "shrink", TUTTI_WIRE_SECURITY=mode, TUTTI_TIMEOUT="30", TUTTI_TRANSPORTS="shm,tcp")
+        alive = [0, 1, 2, 3]
+        for victim in (3, 0):
+            job.wait_for(f"of {len(alive)} sums", alive)
+            os.kill(job.pid_of(victim), signal.SIGKILL)
+            alive.remove(victim)
+        job.wait_for("of 2 sums", alive)
+        for rank in alive:
+            found = connections(job.pid_of(rank))
+            print(f"{mode}: rank {rank} has {found}", flush=True)
+            expect(len(found) == 2, "one connection of the control tree and one of data", job)
+        os.kill(job.pid_of(alive[-1]), signal.SIGUSR1)
+        job.expect_end(statuses=(0, -signal.SIGKILL))
+
+
 def frozen(bed, program):
     """A rank that is stopped is named, also one that leads a node or the job, and none that is behind it."""
     for victim in (2, 3, 0):
@@ -224,6 +242,14 @@ def listeners(pid):
                 if words[3] == "0A":  # LISTEN
                     found.add(tuple(words[1].rsplit(":", 1)))
     return found
+
+
+def connections(pid):
+    """Of this process to other nodes: both ends, as the kernel writes them."""
+    held = {os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd") if os.path.islink(entry.path)}
+    with open(f"/proc/{pid}/net/tcp", encoding="utf-8") as lines:
+        rows = list(map(str.split, lines))[1:]
+    return sorted((words[1], words[2]) for words in rows if words[3] == "01" and f"socket:[{words[9]}]" in held)
 
 
 def listening_ports(pid):

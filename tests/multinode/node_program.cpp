@@ -137,6 +137,26 @@ int sum_for_ever(bool may_end) {
   }
 }
 
+// Sums, and goes on with the survivors when ranks die; until the last rank is told to end it.
+int sum_and_shrink() {
+  std::signal(SIGUSR1, [](int) { is_told = true; });
+  CommGroup group = init();
+  for (std::uint64_t turn = 0;; ++turn) {
+    try {
+      std::vector<int> values(1000, 1), end{is_told ? 1 : 0};
+      group.allreduce(std::span(values));
+      if (values[999] != group.size()) return print(fmt::format("wrong sum {}", values[999])), 1;
+      group.broadcast(std::span(end), group.size() - 1);
+      if (turn == 10) print(fmt::format("rank {} of {} sums", group.rank(), group.size()));
+      if (end[0] != 0) return 0;
+    } catch (const Error& error) {
+      if (error.code() != StatusCode::peer_failed) throw;
+      group = group.shrink();
+      turn = 0;
+    }
+  }
+}
+
 int submit_at_random() {
   CommGroup world = init();
   constexpr int kOperations = 8334;  // of each group: with three numbers of progress threads 100,000 in all
@@ -163,6 +183,7 @@ int main(int argc, char** argv) {
     if (word == "collectives") return run_collectives();
     if (word == "sum") return sum_for_ever(false);
     if (word == "sum_until_told") return sum_for_ever(true);
+    if (word == "shrink") return sum_and_shrink();
     if (word == "connect") return connect();
     if (word == "async") return submit_at_random();
   } catch (const Error& error) {
