@@ -23,8 +23,10 @@ std::vector<int> count_up(std::size_t size) {
   return ranks;
 }
 
-std::chrono::milliseconds time_until(Clock::time_point deadline) {
-  return std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+// The time for the start of the new world. The last member may have come just before the deadline, and a member
+// hears of the commit even later.
+std::chrono::milliseconds time_to_start(Clock::time_point deadline, std::chrono::milliseconds timeout) {
+  return std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()), timeout / 3);
 }
 
 // A member that is lost meanwhile ends the start of the new world on all: they agree anew.
@@ -100,7 +102,7 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::change(const Change& change) {
     next.membership = successor.membership;
     auto world = WorldState::make_successor(
         *world_, meet_as_successor(world_->keys(), world_->info(), *agreed, next.id),
-        successor.keeps_transports, time_until(options.deadline));
+        successor.keeps_transports, time_to_start(options.deadline, group_->timeout()));
     if (!world && may_begin_again(world.status(), options.deadline, change.call)) continue;
     if (!world) throw_error(world.status().with_context(change.call));
     if (!successor.keeps_transports) next.engine_epoch = next.membership.epoch;
@@ -198,7 +200,8 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::join(std::string_view invitati
       if (member.place == (*listener)->place()) next.id = member.id;
     }
     options.control.rank = next.id;
-    bootstrap.timeout = time_until(options.deadline);
+    bootstrap.timeout = time_to_start(options.deadline, settings->timeout);
+    bootstrap.silence = settings->timeout;
     auto world = WorldState::make(bootstrap, meet_as_successor(keys, info, *agreed, next.id), *settings);
     if (!world && may_begin_again(world.status(), options.deadline, kCall)) continue;
     throw_if_error(world.status().with_context(kCall));

@@ -66,6 +66,7 @@ Result<std::shared_ptr<WorldState>> WorldState::make_successor(WorldState& old, 
   BootstrapOptions options;
   options.build_id = std::string(build_id());
   options.timeout = timeout;
+  options.silence = old.settings_.timeout;
   options.warn = [](const std::string& text) { log_warn("{}", text); };
   Result<World> joined = bootstrap(options, std::move(meeting));
   if (!joined) return joined.status();

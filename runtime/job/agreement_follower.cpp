@@ -83,6 +83,14 @@ Status AgreementFollower::late() const {
                     "for that): {}",
                     parent_->describe_search())};
   }
+  if (parent_->stage() == ParentConnection::Stage::joining) {
+    return {
+        StatusCode::timeout,
+        fmt::format("no agreement in time: rank {}, the lowest that is alive, has called it and waits for "
+                    "another rank, or is stopped or frozen",
+                    leader_rank_),
+        static_cast<int>(leader_rank_)};
+  }
   return {StatusCode::timeout,
           fmt::format("not called in time by rank {}, the lowest that is alive: all members that are alive "
                       "have to call it",

@@ -44,20 +44,7 @@ Result<Successor> AgreementLeader::lead() {
     }
     if (!trouble_) return end(trouble_);
     const Clock::time_point now = Clock::now();
-    if (now >= options_.deadline) {
-      const std::vector<int> absent = absent_ranks();
-      const int size = static_cast<int>(membership_.members.size());
-      if (absent.empty() && !has_joiners()) {
-        return end(
-            Status(StatusCode::timeout,
-                   fmt::format("{} members are alive and {} processes wait to join; expected {} in all",
-                               candidates_.size() + 1, joiners_.size(), *options_.new_size)));
-      }
-      return end(Status(StatusCode::timeout,
-                        fmt::format("not called in time by {}: all members that are alive have to call it",
-                                    absent.empty() ? "some rank" : name_ranks(absent, size)),
-                        absent.empty() ? Status::kNoPeer : absent.front()));
-    }
+    if (now >= options_.deadline) return end(describe_missing());
     poll_once(kTick);
     if (now - begin_ >= kTick) probe_absent();
   }
@@ -68,6 +55,29 @@ Result<Successor> AgreementLeader::lead() {
   for (std::size_t i = joiners_to_admit(); i < joiners_.size(); ++i) joiners_[i].child->socket.close();
   children_.send_to_all(Frame{FrameType::commit, claim_.rank, 0, encode(RoundPayload{round_})});
   return successor_;
+}
+
+Status AgreementLeader::describe_missing() const {
+  const int size = static_cast<int>(membership_.members.size());
+  const std::vector<int> absent = list_ranks([](const Candidate& one) { return one.child == nullptr; });
+  if (!absent.empty()) {
+    return {StatusCode::timeout,
+            fmt::format("not called in time by {}: all members that are alive have to call it",
+                        name_ranks(absent, size)),
+            absent.front()};
+  }
+  if (!has_joiners()) {
+    return {StatusCode::timeout,
+            fmt::format("{} members are alive and {} processes wait to join; expected {} in all",
+                        candidates_.size() + 1, joiners_.size(), *options_.new_size)};
+  }
+  const std::vector<int> silent =
+      list_ranks([this](const Candidate& one) { return one.confirmed != round_; });
+  if (silent.empty()) return {StatusCode::timeout, "a process that joins has not confirmed in time"};
+  return {StatusCode::timeout,
+          fmt::format("called by {}, but not confirmed in time: a process may be stopped or frozen",
+                      name_ranks(silent, size)),
+          silent.front()};
 }
 
 // Members that wait for this one hear the reason.
@@ -120,11 +130,11 @@ std::vector<int> AgreementLeader::absent_ids() const {
   return ids;
 }
 
-std::vector<int> AgreementLeader::absent_ranks() const {
+std::vector<int> AgreementLeader::list_ranks(const std::function<bool(const Candidate&)>& is_listed) const {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < membership_.members.size(); ++rank) {
     const auto found = candidates_.find(membership_.members[rank].id);
-    if (found != candidates_.end() && found->second.child == nullptr) ranks.push_back(static_cast<int>(rank));
+    if (found != candidates_.end() && is_listed(found->second)) ranks.push_back(static_cast<int>(rank));
   }
   return ranks;
 }

@@ -1,6 +1,7 @@
 // The leading side of an agreement. See agreement.hpp.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -52,7 +53,9 @@ class AgreementLeader final : public AgreementSide, private ChildConnections::Ow
   void poll_once(std::chrono::milliseconds at_most);
   void probe_absent();
   std::vector<int> absent_ids() const;
-  std::vector<int> absent_ranks() const;  // the same by rank
+  // Ranks of the other members that are not known to be gone.
+  std::vector<int> list_ranks(const std::function<bool(const Candidate&)>& is_listed) const;
+  Status describe_missing() const;  // at the deadline
   // As far as joiners are wanted, enough wait.
   bool has_joiners() const;
   std::size_t joiners_to_admit() const;

@@ -195,8 +195,8 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
   control.lead_after = launch.local_size == 0   ? kLeadIfUnknown
                        : launch.local_rank != 0 ? kLeadIfNotFirst
                                                 : std::chrono::milliseconds(0);
-  control.silence = options.timeout;
-  control.rejoin_time = std::clamp(options.timeout / 3, kLeastRejoinTime, kMostRejoinTime);
+  control.silence = options.silence.value_or(options.timeout);
+  control.rejoin_time = std::clamp(control.silence / 3, kLeastRejoinTime, kMostRejoinTime);
   control.watch_start = std::move(meeting.watch_start);
   world.keys = {meeting.listener, {}, meeting.job, control.secret, meeting.open_listeners, control.security};
   if (world.keys.listener == nullptr) {

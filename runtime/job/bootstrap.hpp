@@ -62,6 +62,8 @@ struct BootstrapOptions {
   std::string open_worlds;       // with an exchange: encode_open_worlds(), told to all ranks
   std::string build_id;
   std::chrono::milliseconds timeout{300000};
+  // Of another host, after which it counts as dead, also when the start is over. None: the timeout.
+  std::optional<std::chrono::milliseconds> silence{};
   std::function<void(const std::string&)> warn;
 };
 
