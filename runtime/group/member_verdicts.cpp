@@ -87,6 +87,7 @@ RankVerdict WorldState::judge_member(std::uint64_t context, int group_rank, cons
   }
   if (!state.has_answered) {
     judge(state.process, verdict);
+    note_recorded(context, verdict);
     return verdict;
   }
   note_completed(context, state, verdict);
@@ -100,6 +101,23 @@ RankVerdict WorldState::judge_member(std::uint64_t context, int group_rank, cons
     verdict.reason = "it is alive and waits in no call";
   }
   return verdict;
+}
+
+void WorldState::note_recorded(std::uint64_t context, RankVerdict& verdict) const {
+  if (record_ == nullptr || verdict.world_rank < 0 || verdict.completed_sequence != 0) return;
+  const std::vector<int>& machines = world_.info.machine_of_rank;
+  const auto rank = static_cast<std::size_t>(verdict.world_rank);
+  if (machines[rank] != machines[static_cast<std::size_t>(world_.info.rank)]) return;
+  const auto recorded = record_->read_rank(verdict.world_rank);
+  if (!recorded) return;
+  for (const record::RecordedGroup& group : recorded->groups) {
+    if (group.context != context) continue;
+    for (const record::RecordedCall& call : group.operations) {
+      if (call.state.phase != record::Phase::complete) continue;
+      verdict.completed_sequence = static_cast<std::uint32_t>(call.sequence);
+      verdict.completed_call = describe_contract(call.kind, call.count);
+    }
+  }
 }
 
 std::vector<RankVerdict> WorldState::find_missing(std::uint64_t context,

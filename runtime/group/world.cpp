@@ -333,6 +333,7 @@ void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& ca
 
 // The file tells of one group: the largest of those that this rank has used.
 void WorldState::note_death(int dead_rank, const Status& cause) {
+  if (settings_.error_path.empty() || has_noted_failure_.load(std::memory_order_relaxed)) return;
   std::uint64_t context = 0;
   Status death;
   {
@@ -346,7 +347,10 @@ void WorldState::note_death(int dead_rank, const Status& cause) {
       death = member->count_death(dead_rank, cause);
     }
   }
-  if (context != 0) note_failure(context, death);
+  if (context == 0) return;
+  std::vector<RankVerdict> verdicts = death.verdicts();
+  for (RankVerdict& verdict : verdicts) note_recorded(context, verdict);
+  note_failure(context, death.with_verdicts(std::move(verdicts)));
 }
 
 void WorldState::note_failure(std::uint64_t context, const Status& cause) {

@@ -133,6 +133,8 @@ class WorldState final : private ControlObserver, private StallReceiver {
                                         std::uint32_t sequence);
   // The verdict about one member.
   RankVerdict judge_member(std::uint64_t context, int group_rank, const RankState& state);
+  // Adds the last completed operation of a rank that cannot be asked, if its record lies on this machine.
+  void note_recorded(std::uint64_t context, RankVerdict& verdict) const;
   // This rank's wait in that group has reached its deadline: ranks that ask shortly after get that answer.
   void note_deadline(std::uint64_t context);
   // The first difference between the remembered calls of members; nullopt: none.

@@ -113,6 +113,10 @@ void* map_part(int fd, std::size_t offset, std::size_t bytes) {
   return at == MAP_FAILED ? nullptr : at;
 }
 
+std::string path_of(const std::string& stem, int rank) {
+  return fmt::format("{}{}{}", stem, rank, kFileEnding);
+}
+
 }  // namespace
 
 std::string default_folder(std::string_view temporary) {
@@ -122,12 +126,13 @@ std::string default_folder(std::string_view temporary) {
 Result<std::unique_ptr<RankFile>> RankFile::open(const std::string& folder, const Description& description) {
   TUTTI_RETURN_IF_ERROR(make_folder(folder));
   remove_oldest(folder);
-  const std::string path = fmt::format("{}/{}.{}.{}{}", folder, word_of(description.job),
-                                       word_of(description.world), description.rank, kFileEnding);
+  const std::string stem =
+      fmt::format("{}/{}.{}.", folder, word_of(description.job), word_of(description.world));
+  const std::string path = path_of(stem, description.rank);
   ::unlink(path.c_str());  // of a rank that has ended: no two worlds share their word
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return system_error(path, "cannot be made");
-  std::unique_ptr<RankFile> file(new RankFile(folder, word_of(description.world), path, fd));
+  std::unique_ptr<RankFile> file(new RankFile(folder, word_of(description.world), stem, path, fd));
   TUTTI_RETURN_IF_ERROR(file->start(description));
   return file;
 }
@@ -157,6 +162,8 @@ Status RankFile::start(const Description& description) {
   head().magic.store(kMagic, std::memory_order_release);
   return {};
 }
+
+Result<RecordedRank> RankFile::read_rank(int rank) const { return read_record(path_of(stem_, rank)); }
 
 RankFile::~RankFile() {
   remove();

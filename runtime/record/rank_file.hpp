@@ -39,6 +39,8 @@ class RankFile {
   RankFile& operator=(const RankFile&) = delete;
 
   const std::string& path() const { return path_; }
+  // Of another rank of the world, whether it runs or not. Errors: invalid_argument; it has none on this machine.
+  Result<RecordedRank> read_rank(int rank) const;
   // Room for a group; in memory of this process where the file can have no more. The file outlives it. Any thread.
   std::unique_ptr<GroupRecord> add_group(const GroupRecord::Member& member);
   // The counters of a transport, made if there are none; of no use to readers if there are too many. Any thread.
@@ -52,13 +54,19 @@ class RankFile {
   std::vector<RecordedRank> end_together();
 
  private:
-  RankFile(std::string folder, std::string world, std::string path, int fd)
-      : folder_(std::move(folder)), world_(std::move(world)), path_(std::move(path)), fd_(fd) {}
+  RankFile(std::string folder, std::string world, std::string stem, std::string path, int fd)
+      : folder_(std::move(folder)),
+        world_(std::move(world)),
+        stem_(std::move(stem)),
+        path_(std::move(path)),
+        fd_(fd) {}
   Status start(const Description& description);
   GroupSection* find_section();  // null: there is no room
   FileHead& head() { return *head_; }
 
-  const std::string folder_, world_, path_;
+  const std::string folder_, world_;
+  const std::string stem_;  // of the files of all ranks of the world on this machine
+  const std::string path_;
   const int fd_;
   std::atomic<bool> is_kept_{false}, is_removed_{false};
   std::mutex mutex_;  // the following

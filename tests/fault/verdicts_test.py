@@ -42,8 +42,7 @@ def check_record(record, how, pid, text):
     # A death may be heard of before the seventh call.
     last = record["last_call"]
     expect(last["call"] == "allreduce of 1000 i32, sum" and last["sequence"] in ((6, 7) if kind == "dead" else (7,)), "last call")
-    if kind in ("late", "elsewhere"):
-        expect(cause["last_completed"] == {"sequence": 6, "call": "allreduce of 1000 i32, sum"}, "last completed")
+    expect(cause["last_completed"] == {"sequence": 6, "call": "allreduce of 1000 i32, sum"}, f"last completed {cause['last_completed']}")
     if kind != "dead":
         expect("operation 7" in cause["missed_in"] and "allreduce" in cause["missed_in"], "operation that it is missed in")
     if kind == "elsewhere":
