@@ -60,6 +60,16 @@ def rows_of(path):
         return [json.loads(line) for line in lines]
 
 
+def check_completion():
+    for words, offered, others in ((["tu"], ["tune"], ["bench"]), (["bench", "all"], ["allreduce", "alltoall"], ["barrier"]),
+                                   (["bench", "allreduce", "--che"], ["--check"], ["--help"]), (["run", "--bi"], ["--bind"], ["-n"])):
+        script = (f'eval "$({tutti} completion)"; COMP_WORDS=({tutti} {" ".join(words)}); COMP_CWORD={len(words)}; _tutti; '
+                  'printf "%s\\n" "${COMPREPLY[@]}"')
+        done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=SECONDS, env=clean_environment())
+        found = done.stdout.split()
+        expect(done.returncode == 0 and set(offered) <= set(found) and not set(others) & set(found), f"completion of {words}: {found}", done)
+
+
 def test_usage(_folder):
     with open("/dev/full", "wb") as full:
         for words in (["info"], ["verify", "allreduce", "ring", "-n", 4], ["bench", "allreduce", "-n", 2, "-b", 4, "-e", 4, *QUICK],
@@ -71,12 +81,16 @@ def test_usage(_folder):
                    f"{words[0]} onto a full disk", result)
     expect_usage_error([])
     expect_usage_error(["nonsense"], "no command 'nonsense'")
-    for command in ("bench", "info", "verify", "schedule", "explain", "doctor", "top", "trace", "tune", "run"):
+    for command in ("bench", "info", "verify", "schedule", "explain", "doctor", "top", "trace", "tune", "run", "completion"):
         result = run(command, "--help")
         expect(result.returncode == 0 and len(result.stdout) > 100, f"{command} --help", result)
         expect(re.match(r"[A-Zu]\w+", result.stdout) is not None, f"{command} --help starts with what it does", result)
         words = [command, "allreduce"] if command == "bench" else [command]
         expect_usage_error([*words, "--no-such-option"], "--no-such-option")
+    version = run("--version").stdout
+    expect(re.fullmatch(r"tutti \d+\.\d+\.\d+\nbuild: \d.*, .+\ntransports: .*inproc.*\nfeatures: (no-)?cuda (no-)?nccl (no-)?pmix\n", version),
+           f"--version: {version}")
+    check_completion()
     expect_usage_error(["bench"], "collective")
     expect_usage_error(["bench", "allredcue"], "allreduce", "exscan", "roofline")
     expect_usage_error(["bench", "send_recv"], "allreduce")
@@ -406,7 +420,9 @@ def test_info(_folder):
     for name in ("inproc", "shm", "native"):
         pattern = rf"^  {name}: (available|not available \(.+\))"
         expect(re.search(pattern, result.stdout, re.M), f"a line about {name}", result)
-    expect("inproc: available" in result.stdout and "recursive_doubling" in result.stdout, "info's content", result)
+    expect("inproc: available" in result.stdout and re.search(r"^algorithms: \d+ allreduce, ", result.stdout, re.M), "info's content", result)
+    rows = run("info", "--algorithms")
+    expect(rows.returncode == 0 and "\nallreduce\n  default on one node: " in "\n" + rows.stdout and "  recursive_doubling " in rows.stdout, "rows", rows)
     expect(re.search(r"^topology: this machine \(.+\)\n  \d+ sockets? x .*\n.*NUMA node.*\n  caches: .*\n  allowed: \d+ of", result.stdout, re.M),
            "the topology", result)
     info = json.loads(run("info", "--json").stdout)

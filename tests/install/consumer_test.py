@@ -71,6 +71,18 @@ class Installed:
             expect(loaded and loaded.group(1).startswith(self.stage), f"{program} takes the installed library: {loaded}")
 
 
+def check_older_cpp(installed):
+    """A C++17 program has the C interface; including the C++ one says so."""
+    flags = shlex.split(installed.run("pkg-config", "--cflags", "--libs", "tutti"))
+    program = os.path.join(installed.work, "program_cpp17")
+    compiler = ["c++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic", "-x", "c++"]
+    installed.run(*compiler, os.path.join(installed.consumer, "program.c"), "-o", program, *flags)
+    installed.check_program(program, C_SAYS, LD_LIBRARY_PATH=os.path.dirname(installed.find("libtutti.so.0")))
+    done = subprocess.run([*compiler, "-fsyntax-only", "-", *flags], input="#include <tutti/tutti.hpp>\n", env=installed.environment,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=SECONDS)
+    expect(done.returncode != 0 and "needs C++20 (std::span)" in done.stdout, f"C++17 is told about tutti.hpp:\n{done.stdout}")
+
+
 def test_make(installed, modules):
     """Also, that an installed library finds its modules, from where it lies."""
     need("make", "pkg-config")
@@ -80,6 +92,7 @@ def test_make(installed, modules):
     installed.check_programs(self_built)
     for name in modules:
         installed.check_program(os.path.join(self_built, "program_c"), C_SAYS, TUTTI_TRANSPORTS=name)
+    check_older_cpp(installed)
 
 
 def check_versions(installed, folder):

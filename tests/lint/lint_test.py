@@ -11,6 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../../tools/dev"), os.path.join(HERE, "../../docs/man")]
 sys.dont_write_bytecode = True
 
+import check_abi  # noqa: E402
 import check_layers  # noqa: E402
 import check_ptxas  # noqa: E402
 import check_repository  # noqa: E402
@@ -326,6 +327,30 @@ class WordsTest(unittest.TestCase):
         found = self.violations({"runtime/a.cpp": "// Calls what is due. Who is it?\n// What comes first is the\n// call. Who waits, yields.\n"})
         self.assertEqual(len(found), 2, found)
         self.assertIn("runtime/a.cpp:1: begins with a clause instead of its subject: What comes", found[0])
+
+
+class AbiTest(unittest.TestCase):
+    HEADER = """
+#define TUTTI_ABI_VERSION 0  // of the soname
+typedef enum TUTTI_AS_INT32 {
+  TUTTI_OK = 0,  // fine
+  TUTTI_TIMEOUT
+} tutti_status_t;
+#ifdef __cplusplus
+extern "C" {
+#endif
+// Says it.
+tutti_status_t tutti_say(const char* text,
+                         int times);
+"""
+
+    def test_a_header_is_its_declarations(self):
+        expected = ["#define TUTTI_ABI_VERSION 0", "typedef enum TUTTI_AS_INT32 {", "  TUTTI_OK = 0,", "  TUTTI_TIMEOUT", "} tutti_status_t;",
+                    "tutti_status_t tutti_say(const char* text, int times);"]
+        self.assertEqual(list(check_abi.statements(self.HEADER)), expected)
+        changed = list(check_abi.statements(self.HEADER.replace("int times", "long times")))
+        self.assertEqual(check_abi.differences(expected, changed), ([expected[-1]], [changed[-1]]))
+        self.assertEqual(check_abi.differences(expected, expected), ([], []))
 
 
 class CountTest(unittest.TestCase):

@@ -5,6 +5,7 @@
 namespace tutti::tool {
 
 int bench_command(int argc, char** argv);
+int completion_command(int argc, char** argv);
 int doctor_command(int argc, char** argv);
 int explain_command(int argc, char** argv);
 int info_command(int argc, char** argv);

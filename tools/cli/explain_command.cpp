@@ -276,7 +276,8 @@ void add_options(ArgumentParser& app, ExplainOptions& options) {
       "  tutti explain allreduce 1m -n 24 --topology 'synthetic:pack:2 l3:1 core:12 pu:1'\n"
       "  tutti explain allreduce 1m -n 8 --device cuda\n"
       "  TUTTI_ADJUST_ALLREDUCE='ring:1m-' tutti explain allreduce 4m -n 16 --json");
-  app.add_option("collective", options.collective, "allreduce, allgather, ... (`tutti info` lists them)");
+  app.add_option("collective", options.collective,
+                 "allreduce, allgather, ... (`tutti info --algorithms` lists them)");
   app.add_option(
       "bytes", options.bytes,
       "of the full vector: 4096, 64k, 1m (allgather: of all ranks; alltoall: of one rank's buffer)");

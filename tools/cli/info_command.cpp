@@ -1,9 +1,9 @@
 // `tutti info`: what this build and this machine have. Knows how to ask the registries, nothing of what they
 // hold.
-#include <array>
-
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -122,7 +122,8 @@ void print_parts(std::string_view title, const std::vector<Part>& parts) {
   }
 }
 
-void print_all() {
+// On one screen.
+void print_summary() {
   fmt::print("tutti {} ({}), built with {}, {}\n", version_text(), build_id(), TUTTI_COMPILER,
              TUTTI_BUILD_TYPE);
   std::vector<std::string_view> targets = supported_kernel_targets();
@@ -134,23 +135,34 @@ void print_all() {
   fmt::print("tuning file: {}\n", tuning_text(topology));
   print_parts("transports", list_transports());
   print_parts("backends", list_backends());
-  fmt::print("algorithms:\n");
+  std::string counts;
+  for (int i = 0; i < kCollectiveCount; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    const auto rows = std::ranges::count(catalog(), collective, &AlgorithmRow::collective);
+    if (rows > 0) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", rows, to_string(collective));
+  }
+  fmt::print(
+      "algorithms: {}\n`tutti info --algorithms` describes them, --env lists the variables, --topology draws "
+      "the machine.\n",
+      counts);
+}
+
+void print_algorithms() {
   for (int i = 0; i < kCollectiveCount; ++i) {
     const auto collective = static_cast<Collective>(i);
     bool has_rows = false;
     for (const AlgorithmRow& row : catalog()) {
       if (row.collective != collective) continue;
       if (!has_rows) {
-        fmt::print("  {}\n", to_string(collective));
+        fmt::print("{}\n", to_string(collective));
         for (const DefaultSet set : kDefaultSets)
-          fmt::print("    default {}: {}\n", to_string(set), default_rules(collective, set));
+          fmt::print("  default {}: {}\n", to_string(set), default_rules(collective, set));
         if (const std::string_view rules = shared_buffer_rules(collective); !rules.empty())
-          fmt::print("    of those, where the buffers of all ranks are shared: {}\n", rules);
+          fmt::print("  of those, where the buffers of all ranks are shared: {}\n", rules);
       }
       has_rows = true;
-      fmt::print("    {:<22} {}\n    {:<22} {}; {}\n", row.name, row.summary, "", row.cost,
-                 legality_text(row));
-      if (!row.params.empty()) fmt::print("    {:<22} parameters: {}\n", "", params_text(row));
+      fmt::print("  {:<22} {}\n  {:<22} {}; {}\n", row.name, row.summary, "", row.cost, legality_text(row));
+      if (!row.params.empty()) fmt::print("  {:<22} parameters: {}\n", "", params_text(row));
     }
   }
 }
@@ -317,17 +329,41 @@ int print_topology(const DrawingOptions& options, bool is_json) {
   return drawn ? 0 : 1;
 }
 
+struct Chosen {
+  bool is_environment, is_algorithms, is_rules, is_json;
+};
+
+void print_chosen(const Chosen& what) {
+  if (what.is_rules) {
+    print_numbers(what.is_json);
+  } else if (what.is_environment && what.is_json) {
+    fmt::print("{}\n", environment_json().dump(1));
+  } else if (what.is_environment) {
+    fmt::print("{}", describe_environment_text(Environment::of_process()));
+  } else if (what.is_json) {
+    fmt::print("{}\n", all_json().dump(1));
+  } else if (what.is_algorithms) {
+    print_algorithms();
+  } else {
+    print_summary();
+  }
+}
+
 }  // namespace
 
 int info_command(int argc, char** argv) {
-  bool is_environment = false, is_rules = false, is_peers = false, is_bootstrap = false, is_json = false;
+  bool is_environment = false, is_algorithms = false, is_rules = false, is_peers = false;
+  bool is_bootstrap = false, is_json = false;
   ArgumentParser app(
-      "Says what this build and this machine have: version, CPU, transports and backends with the reason "
-      "where one\n"
-      "is missing, and every algorithm with its cost and when it may run.",
+      "Says what this build and this machine have: version, CPU, topology, transports and backends with the "
+      "reason\n"
+      "where one is missing, and how many algorithms each collective has.",
       "tutti info");
   Argument environment =
       app.add_flag("--env", is_environment, "the configuration variables, their values here and meanings");
+  app.add_flag("--algorithms", is_algorithms,
+               "every algorithm with its cost and when it may run, and the rules that choose among them")
+      .excludes(environment);
   app.add_flag("--rules", is_rules, "the numbers of I_MPI_ADJUST_* and the algorithms they name")
       .excludes(environment);
   app.add_flag("--peers", is_peers,
@@ -362,17 +398,7 @@ int info_command(int argc, char** argv) {
                                                             kMaxPlannedRanks, planned_ranks)));
   if (is_topology) return print_topology({planned_ranks, policy, order, plot_path}, is_json);
   if (plan.count() > 0) return print_plan(planned_ranks, policy, order, is_json);
-  if (is_rules) {
-    print_numbers(is_json);
-  } else if (is_environment && is_json) {
-    fmt::print("{}\n", environment_json().dump(1));
-  } else if (is_environment) {
-    fmt::print("{}", describe_environment_text(Environment::of_process()));
-  } else if (is_json) {
-    fmt::print("{}\n", all_json().dump(1));
-  } else {
-    print_all();
-  }
+  print_chosen({is_environment, is_algorithms, is_rules, is_json});
   return 0;
 }
 

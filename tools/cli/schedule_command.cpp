@@ -143,7 +143,8 @@ void add_options(ArgumentParser& app, ScheduleOptions& options) {
       "  tutti schedule allreduce 'hierarchical(leaders=1)' -n 7 --domains 2,2,3\n"
       "  tutti schedule allreduce two_shot -n 4 --lowered > lowered.txt; tutti schedule --check lowered.txt\n"
       "  tutti schedule broadcast binomial -n 8 --dot | dot -Tsvg > tree.svg");
-  app.add_option("collective", options.collective, "allreduce, allgather, ... (`tutti info` lists them)");
+  app.add_option("collective", options.collective,
+                 "allreduce, allgather, ... (`tutti info --algorithms` lists them)");
   app.add_option("algorithm", options.algorithm,
                  "a name of the catalogue, with parameters if wanted: bruck(radix=4)");
   app.add_option("-n,--ranks", options.rank_count, "number of ranks").show_default();
@@ -188,8 +189,9 @@ int schedule_command(int argc, char** argv) {
     return check_file(options.check_path);
   }
   if (options.collective.empty())
-    return usage_error("schedule",
-                       invalid_argument("name a collective and an algorithm (`tutti info` lists them)"));
+    return usage_error(
+        "schedule",
+        invalid_argument("name a collective and an algorithm (`tutti info --algorithms` lists them)"));
   if (options.algorithm.empty()) {
     const auto rows = select_rows(options.collective, "");
     if (!rows) return usage_error("schedule", rows.status());

@@ -2,10 +2,13 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <string>
 #include <string_view>
 
+#include "runtime/base/version.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/run/run.hpp"
+#include "transports/registry.hpp"
 #include "tutti_config.hpp"
 
 namespace {
@@ -32,6 +35,7 @@ constexpr Command kCommands[] = {
     {"tune", tutti::tool::tune_command,
      "measure a job and write rules for it, or judge the cost model on measured times"},
     {"schedule", tutti::tool::schedule_command, "print the schedule of an algorithm"},
+    {"completion", tutti::tool::completion_command, "print a script with which bash completes these words"},
 };
 
 void print_help(std::FILE* to) {
@@ -42,7 +46,25 @@ void print_help(std::FILE* to) {
   for (const Command& command : kCommands) {
     std::fprintf(to, "  %-10s %s\n", command.name.data(), command.help.data());
   }
-  std::fputs("\n`tutti <command> --help` says more about each; `tutti --version` prints the version.\n", to);
+  std::fputs(
+      "\n`tutti <command> --help` says more about each; `tutti --version` prints version and features.\n",
+      to);
+}
+
+// The first line is for programs.
+void print_version() {
+  std::printf("tutti %s\nbuild: %s\ntransports:", TUTTI_VERSION, std::string(tutti::binary_id()).c_str());
+  for (const tutti::TransportEntry& entry : tutti::transport_entries())
+    if (entry.missing.empty()) std::printf(" %s", std::string(entry.name).c_str());
+  struct Feature {
+    const char* name;
+    bool is_there;
+  };
+  constexpr Feature kFeatures[] = {
+      {"cuda", TUTTI_HAVE_CUDA == 1}, {"nccl", TUTTI_HAVE_NCCL == 1}, {"pmix", TUTTI_HAVE_PMIX == 1}};
+  std::fputs("\nfeatures:", stdout);
+  for (const Feature& feature : kFeatures) std::printf(" %s%s", feature.is_there ? "" : "no-", feature.name);
+  std::puts("");
 }
 
 // Results that could not be written are no success.
@@ -74,7 +96,7 @@ int main(int argc, char** argv) {
   if (own_name == "horovodrun") return run(*find_command(own_name), argc, argv);
   const std::string_view word = argc > 1 ? argv[1] : "";
   if (word == "--version") {
-    std::puts("tutti " TUTTI_VERSION);
+    print_version();
     return 0;
   }
   if (word == "--help" || word == "-h" || word == "help") {

@@ -21,6 +21,11 @@
 //   ranks of a group make the same calls in the same order. Different calls are detected and named.
 #pragma once
 
+#if __cplusplus < 201709L
+#error \
+    "tutti/tutti.hpp needs C++20 (std::span): compile with -std=c++20, or use the C interface, tutti/tutti.h"
+#endif
+
 #include <functional>
 #include <memory>
 #include <optional>
