@@ -23,7 +23,6 @@ constexpr std::string_view kHierarchical =
     "TUTTI_ADJUST_* names "
     "one";
 constexpr std::string_view kAutotune = "no effect: TUTTI_AUTOTUNE tries a list of values, each over 40 steps";
-constexpr std::string_view kElastic = "no effect: no rank joins a running job";
 constexpr std::string_view kOwnEngine = "no effect: operations and negotiation are tutti's own";
 constexpr std::string_view kInstaller =
     "no effect: Horovod's installer reads it; `pip install` of tutti needs none";
@@ -92,8 +91,9 @@ constexpr HorovodVariable kHorovodVariables[] = {
     no_effect("HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE", "10", kAutotune),
     no_effect("HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES", "20", kAutotune),
     no_effect("HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE", "0.8", kAutotune),
-    no_effect("HOROVOD_ELASTIC", "0", kElastic),
-    no_effect("HOROVOD_ELASTIC_TIMEOUT", "600", kElastic),
+    launch("HOROVOD_ELASTIC", "0", "set to 1 for each rank of an elastic job by `tutti horovodrun`"),
+    launch("HOROVOD_ELASTIC_TIMEOUT", "600",
+           "as --elastic-timeout of `tutti horovodrun`: seconds that ranks wait for others"),
     unneeded("HOROVOD_CPU_OPERATIONS", kOwnEngine),
     unneeded("HOROVOD_CONTROLLER", kOwnEngine),
     no_effect("HOROVOD_MPI_THREADS_DISABLE", "0", "no effect: tutti calls no MPI"),

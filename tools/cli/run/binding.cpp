@@ -97,7 +97,8 @@ std::string describe_binding(const RunBinding& binding, int local_rank, int rank
 
 Status apply_binding(const RunBinding& binding, int local_rank) {
   if (binding.is_asked) ::setenv("TUTTI_PIN", "off", 1);
-  if (!binding.is_active) return {};
+  // A rank of an elastic job that was not planned for may run anywhere.
+  if (!binding.is_active || static_cast<std::size_t>(local_rank) >= binding.placements.size()) return {};
   const Placement& placement = binding.placements[static_cast<std::size_t>(local_rank)];
   ::setenv("OMP_NUM_THREADS", std::to_string(placement.thread_count).c_str(), 0);
   return bind_this_thread(cpus_of(binding.topology, placement));

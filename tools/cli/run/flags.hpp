@@ -14,7 +14,7 @@ namespace tutti {
 struct RunFlag {
   std::string_view names;  // separated by blanks; people see the first
   int value_count = 1;
-  // `value`: the first of its values, or `preset`. Errors: invalid_argument with the expectation alone.
+  // `value`: its values, with blanks between them, or `preset`. Errors: invalid_argument with the expectation alone.
   Status (*apply)(RunOptions& options, const RunFlag& flag, std::string_view value) = nullptr;
   std::string_view meaning = {};     // one line; empty: that of the variable
   std::string_view variable = {};    // of Horovod, which carries the value to the ranks

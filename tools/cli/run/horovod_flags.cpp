@@ -12,8 +12,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::string_view kElastic = "HOROVOD_ELASTIC";
-constexpr std::string_view kNoneJoins = "no rank joins a running job";
 constexpr int kMostSeconds = 86400;
 
 Status say(RunOptions& options, const RunFlag& flag, std::string_view) {
@@ -58,16 +56,51 @@ Result<int> parse_whole(std::string_view text, int low, int high, std::string_vi
   return invalid_argument(fmt::format("expected {} from {} to {}", what, low, high));
 }
 
-template <int RunOptions::*Member>
+template <int ElasticLimits::*Member>
 Status set_rank_bound(RunOptions& options, const RunFlag&, std::string_view value) {
   const auto bound = parse_whole(value, 1, kMostJobRanks, "a number of ranks");
   if (!bound) return bound.status();
-  options.*Member = *bound;
+  options.elastic.*Member = *bound;
   return {};
 }
 
-Status refuse_elastic(RunOptions&, const RunFlag&, std::string_view) {
-  return unsupported(fmt::format("{}; name the hosts by -H or --hostfile", kNoneJoins));
+Status set_reset_limit(RunOptions& options, const RunFlag&, std::string_view value) {
+  const auto limit = parse_whole(value, 1, 1000000, "a number");
+  if (!limit) return limit.status();
+  options.elastic.reset_limit = *limit;
+  return {};
+}
+
+Status set_elastic_timeout(RunOptions& options, const RunFlag&, std::string_view value) {
+  const auto seconds = parse_whole(value, 1, kMostSeconds, "seconds");
+  if (!seconds) return seconds.status();
+  options.elastic.timeout = std::chrono::seconds(*seconds);
+  return {};
+}
+
+Status set_cooldown(RunOptions& options, const RunFlag&, std::string_view value) {
+  const std::size_t blank = value.find(' ');
+  const auto shortest = parse_whole(value.substr(0, blank), 1, kMostSeconds, "two numbers of seconds");
+  if (!shortest) return shortest.status();
+  const auto longest = parse_whole(blank == std::string_view::npos ? "" : value.substr(blank + 1), *shortest,
+                                   kMostSeconds, "the second number of seconds");
+  if (!longest) return longest.status();
+  options.elastic.cooldown = {*shortest, *longest};
+  return {};
+}
+
+Status set_slots_per_host(RunOptions& options, const RunFlag&, std::string_view value) {
+  const auto slots = parse_whole(value, 1, 65536, "a number of ranks");
+  if (!slots) return slots.status();
+  options.slots_per_host = *slots;
+  return {};
+}
+
+Status set_discovery_script(RunOptions& options, const RunFlag&, std::string_view value) {
+  if (value.empty()) return invalid_argument("expected a command");
+  options.discovery_script = value;
+  options.elastic.discovers_hosts = true;
+  return {};
 }
 
 Status set_start_timeout(RunOptions& options, const RunFlag&, std::string_view value) {
@@ -103,10 +136,6 @@ constexpr RunFlag answered(std::string_view names, int value_count, std::string_
                            std::string_view config_key = {}) {
   return {names, value_count, say, meaning, {}, {}, config_key};
 }
-constexpr RunFlag without_elastic(std::string_view names, int value_count = 1) {
-  return {names, value_count, say, {}, kElastic};
-}
-
 constexpr RunFlag kHorovodFlags[] = {
     {"--fusion-threshold-mb",
      1,
@@ -175,15 +204,22 @@ constexpr RunFlag kHorovodFlags[] = {
     {"--check-build -cb", 0, set_flag<&RunOptions::wants_check_build>,
      "shows which frameworks and operations there are"},
     {"--version -v", 0, set_flag<&RunOptions::wants_version>, "shows the version"},
-    {"--min-np --min-num-proc", 1, set_rank_bound<&RunOptions::min_ranks>,
-     "the job goes on without ranks that fail as long as so many are left; on one machine"},
-    {"--max-np --max-num-proc", 1, set_rank_bound<&RunOptions::max_ranks>,
-     "no effect above -np: no rank joins a running job"},
-    {"--host-discovery-script", 1, refuse_elastic, "refused: no rank joins a running job"},
-    without_elastic("--slots-per-host"),
-    without_elastic("--elastic-timeout"),
-    without_elastic("--reset-limit"),
-    without_elastic("--blacklist-cooldown-range", 2),
+    {"--min-np --min-num-proc", 1, set_rank_bound<&ElasticLimits::min_ranks>,
+     "the job goes on without ranks that fail as long as so many are left; others are started for them"},
+    {"--max-np --max-num-proc", 1, set_rank_bound<&ElasticLimits::max_ranks>,
+     "the job has up to so many ranks where there are slots (default: -np)"},
+    {"--host-discovery-script", 1, set_discovery_script,
+     "a command that prints host:slots in each line; it is asked every second"},
+    {"--slots-per-host", 1, set_slots_per_host,
+     "of hosts that the script prints without a number (default: 1)"},
+    {"--elastic-timeout", 1, set_elastic_timeout,
+     "seconds with fewer ranks than --min-np after which the job ends (default: 600)",
+     "HOROVOD_ELASTIC_TIMEOUT"},
+    {"--reset-limit", 1, set_reset_limit, "how often ranks may change; then the job ends"},
+    {"--blacklist-cooldown-range", 2, set_cooldown,
+     "two numbers of seconds: a host where a new rank failed to join is tried again, at ever longer pauses "
+     "between "
+     "them (default: never)"},
     answered("--gloo", 0, "no effect: tutti needs no Gloo", "controller"),
     answered("--mpi", 0, "no effect: tutti needs no MPI; --through mpiexec starts ranks with it",
              "controller"),

@@ -56,12 +56,12 @@ Status add(std::vector<HostSlots>& hosts, std::string_view host, std::optional<i
 }
 
 // "a:2", "[fe80::1]:2", "a".
-Status add_item(std::vector<HostSlots>& hosts, std::string_view item) {
+Status add_item(std::vector<HostSlots>& hosts, std::string_view item, int default_slots) {
   const std::size_t colon = item.rfind(':');
   const std::size_t bracket = item.rfind(']');
   const bool has_slots =
       colon != std::string_view::npos && (bracket == std::string_view::npos || colon > bracket);
-  if (!has_slots) return add(hosts, item, 1, item);
+  if (!has_slots) return add(hosts, item, default_slots, item);
   return add(hosts, item.substr(0, colon), parse_slots(item.substr(colon + 1)), item);
 }
 
@@ -71,13 +71,13 @@ Result<std::vector<HostSlots>> parse_hosts(std::string_view text) {
   std::vector<HostSlots> hosts;
   for (;;) {
     const std::size_t comma = text.find(',');
-    TUTTI_RETURN_IF_ERROR(add_item(hosts, trim(text.substr(0, comma))));
+    TUTTI_RETURN_IF_ERROR(add_item(hosts, trim(text.substr(0, comma)), 1));
     if (comma == std::string_view::npos) return hosts;
     text.remove_prefix(comma + 1);
   }
 }
 
-Result<std::vector<HostSlots>> parse_hostfile(std::string_view text) {
+Result<std::vector<HostSlots>> parse_hostfile(std::string_view text, int default_slots) {
   std::vector<HostSlots> hosts;
   for (int number = 1; !text.empty(); ++number) {
     const std::size_t newline = text.find('\n');
@@ -88,7 +88,7 @@ Result<std::vector<HostSlots>> parse_hostfile(std::string_view text) {
     const std::size_t blank = line.find_first_of(" \t");
     Status status;
     if (blank == std::string_view::npos) {
-      status = add_item(hosts, line);
+      status = add_item(hosts, line, default_slots);
     } else {
       std::string_view rest = trim(line.substr(blank));
       if (rest.starts_with("slots")) rest = trim(rest.substr(5));

@@ -19,9 +19,9 @@ struct HostSlots {
 // "a:2,b" as of -H: a host without a number has one slot; a host named again gets more. IPv6 addresses in
 // brackets. Errors: invalid_argument.
 Result<std::vector<HostSlots>> parse_hosts(std::string_view text);
-// One host per line, "a slots=2", "a:2" or "a 2"; # begins a comment. Errors: invalid_argument with the
-// line's number.
-Result<std::vector<HostSlots>> parse_hostfile(std::string_view text);
+// One host per line, "a slots=2", "a:2" or "a 2"; # begins a comment. A host without a number has `default_slots`.
+// Errors: invalid_argument with the line's number.
+Result<std::vector<HostSlots>> parse_hostfile(std::string_view text, int default_slots = 1);
 
 // Neighbouring ranks on each host, slots filled in order; hosts that get none are left out. 0 ranks: all
 // slots. Errors: invalid_argument if there are fewer slots.

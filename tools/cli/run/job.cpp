@@ -63,7 +63,7 @@ void Job::exec_rank(int rank, pid_t parent, int in, int out, int err, int report
   if (out >= 0) ::dup2(out, STDOUT_FILENO);
   if (err >= 0) ::dup2(err, STDERR_FILENO);
   if (!has_parts()) {
-    set_rank_environment(options_, rank, job_id_, secret_);
+    set_rank_environment(options_, rank, job_id_, secret_, folder_.path());
     master_.set_environment();
     if (const Status bound = apply_binding(binding_, rank); !bound) {
       fmt::print(stderr, "tutti run: {}: {}\n", name_of(rank), bound.message());
@@ -113,6 +113,7 @@ Status Job::prepare() {
     if (!files) return files.status();
     copies_ = *std::move(files);
   }
+  TUTTI_RETURN_IF_ERROR(prepare_elastic());
   return prepare_binding();
 }
 
@@ -168,11 +169,12 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
   if (!report || (has_streams && (!out || !err))) return failed("cannot make a pipe");
   OwnedFd null_input;
   int input = -1;
-  if (has_parts() || (rank == 0 && has_terminal_input_)) {
+  const bool joins = ranks_[static_cast<std::size_t>(rank)].joins;
+  if (has_parts() || (rank == 0 && has_terminal_input_ && !joins)) {
     in = make_pipe();
     if (!in) return failed("cannot make a pipe");
     input = in->first.get();
-  } else if (rank > 0 || is_part() || ::isatty(STDIN_FILENO) == 1) {
+  } else if (rank > 0 || joins || is_part() || ::isatty(STDIN_FILENO) == 1) {
     null_input = OwnedFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (!null_input.is_open()) return failed("cannot open /dev/null");
     input = null_input.get();
@@ -185,7 +187,7 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
               report->second.get());
   }
   ::setpgid(pid, pid);  // the child does it too: whoever comes first
-  ranks_[rank] = Rank{pid, true};
+  ranks_[rank] = Rank{pid, true, joins};
   report->second.reset();
   int error = 0;
   ssize_t got = 0;
@@ -215,8 +217,15 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
 
 void Job::add_output(int rank, OwnedFd out, OwnedFd err) {
   const std::string prefix = options_.has_prefix ? fmt::format("[{}] ", options_.part.first_rank + rank) : "";
-  std::array<OwnedFd, 2> copies;
-  if (!copies_.empty()) copies = std::move(copies_[static_cast<std::size_t>(rank)]);
+  OutputFiles copies;
+  if (!copies_.empty() && !ranks_[static_cast<std::size_t>(rank)].joins) {
+    copies = std::move(copies_[static_cast<std::size_t>(rank)]);
+  } else if (!copies_.empty()) {
+    auto files = open_output_files(options_.output_folder, options_.part.first_rank + rank, 1,
+                                   is_part() ? options_.part.world_size : options_.rank_count, true);
+    if (files) copies = std::move(files->front());
+    if (!files) output_.say(fmt::format("tutti run: {}", files.status().message()));
+  }
   for (const auto target : {RankOutput::to_stdout, RankOutput::to_stderr}) {
     output_.add(std::move(target == RankOutput::to_stdout ? out : err),
                 LinePrefixer(prefix, output_.cursor_of(target), options_.has_times), target,
@@ -297,6 +306,7 @@ int Job::poll_timeout() const {
     const auto to_kill = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - Clock::now());
     left = std::max(std::min(to_kill, left.value_or(to_kill)), std::chrono::milliseconds(0));
   }
+  if (plan_ && !cause_) left = std::min(time_to_tick(), left.value_or(time_to_tick()));
   if (!left && terminal_pipe_.is_open() && !may_read_terminal()) return kTerminalPauseMs;
   return left ? static_cast<int>(left->count()) : -1;
 }
@@ -311,6 +321,7 @@ void Job::loop() {
     fds.push_back({signals_.get(), POLLIN, 0});
     const bool reads_input = is_part() ? !kill_at_ : terminal_pipe_.is_open() && may_read_terminal();
     fds.push_back({reads_input ? STDIN_FILENO : -1, POLLIN, 0});
+    fds.push_back({discovery_ ? discovery_->fd() : -1, POLLIN, 0});
     output_.append_polls(fds);
     if (::poll(fds.data(), fds.size(), poll_timeout()) < 0) {
       for (pollfd& fd : fds) fd.revents = 0;
@@ -320,11 +331,13 @@ void Job::loop() {
       }
     }
     // Output first: what a rank printed before it died belongs before the line that says so.
-    output_.read(fds.data() + 2);
+    output_.read(fds.data() + 3);
     output_.show_prompts();
     end_if_nobody_reads();
     if (fds[1].revents != 0) is_part() ? watch_parent() : pump_stdin();
+    if (fds[2].revents != 0) read_discovery();
     if (fds[0].revents != 0) handle_signals();
+    serve_elastic();
     if (kill_at_ && Clock::now() >= *kill_at_) {
       signal_ranks(SIGKILL);
       kill_at_.reset();

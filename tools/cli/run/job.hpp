@@ -13,6 +13,9 @@
 #include "runtime/base/status.hpp"
 #include "tools/cli/run/binding.hpp"
 #include "tools/cli/run/descendants.hpp"
+#include "tools/cli/run/elastic_folder.hpp"
+#include "tools/cli/run/elastic_plan.hpp"
+#include "tools/cli/run/host_discovery.hpp"
 #include "tools/cli/run/master_address.hpp"
 #include "tools/cli/run/output.hpp"
 #include "tools/cli/run/owned_fd.hpp"
@@ -36,7 +39,7 @@ class Job {
   struct Rank {
     pid_t pid = -1;
     bool is_running = false;
-    bool has_failed = false;
+    bool joins = false;  // a job that runs
   };
   // A failure of a rank. The one that ends the job gives the status we return.
   struct Cause {
@@ -76,6 +79,15 @@ class Job {
   void reap();
   std::optional<Cause> failure_of(int rank, int wait_status) const;
   void judge(const std::vector<Cause>& failures);
+  // Of an elastic job, in job_elastic.cpp.
+  Status prepare_elastic();
+  void serve_elastic();
+  std::chrono::milliseconds time_to_tick() const;
+  void read_discovery();
+  void refresh_elastic();
+  void carry_out(const ElasticPlan::Steps& steps);
+  bool end_elastic(int slot, bool has_failed);
+  std::optional<std::string> go_on_without(const std::vector<Cause>& failures);
   void end_job();  // SIGTERM now, SIGKILL after the grace
   void signal_ranks(int signal) const;
   void kill_leftovers();
@@ -100,6 +112,12 @@ class Job {
   std::optional<Cause> cause_;
   std::optional<Clock::time_point> kill_at_;
   bool was_interrupted_ = false;
+  std::optional<ElasticPlan> plan_;  // of an elastic job
+  ElasticFolder folder_;
+  std::optional<HostDiscovery> discovery_;
+  std::string discovery_problem_;  // that was said
+  Clock::time_point next_tick_{};
+  std::optional<Cause> last_failure_;  // without which the job goes on
 };
 
 }  // namespace tutti

@@ -36,6 +36,7 @@ std::optional<Job::Cause> Job::failure_of(int rank, int wait_status) const {
 }
 
 void Job::reap() {
+  if (plan_) refresh_elastic();
   std::vector<Cause> failures;
   int wait_status = 0;
   pid_t pid = 0;
@@ -44,13 +45,13 @@ void Job::reap() {
       if (ranks_[rank].pid != pid || !ranks_[rank].is_running) continue;
       ranks_[rank].is_running = false;
       const auto failure = failure_of(static_cast<int>(rank), wait_status);
-      ranks_[rank].has_failed = failure.has_value();
-      if (failure) failures.push_back(*failure);
+      const bool matters = !plan_ || end_elastic(static_cast<int>(rank), failure.has_value());
+      if (failure && matters) failures.push_back(*failure);
     }
   }
   // The process that reaped our children kept their statuses.
   if (pid < 0 && errno == ECHILD && has_running_rank()) {
-    for (Rank& rank : ranks_) rank = Rank{rank.pid, false, true};
+    for (Rank& rank : ranks_) rank.is_running = false;
     failures.push_back(Cause{-1, 1, false, "ranks have ended, but the system did not tell how"});
   }
   if (!failures.empty() && !cause_) judge(failures);
@@ -61,19 +62,18 @@ void Job::reap() {
 void Job::judge(const std::vector<Cause>& failures) {
   // Everything the ranks had printed is in their pipes by now: let it appear before the verdict.
   output_.read_available();
-  const auto lost = std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.has_failed; });
-  const auto left = static_cast<std::ptrdiff_t>(ranks_.size()) - lost;
-  if (options_.min_ranks > 0 && left >= options_.min_ranks) {
-    for (const Cause& failure : failures) output_.say(fmt::format("tutti run: {}", failure.text));
-    output_.say(fmt::format("tutti run: going on with {} of {} ranks", left, ranks_.size()));
-    return;
+  std::string reason;
+  if (plan_) {
+    const std::optional<std::string> why = go_on_without(failures);
+    if (!why) return;
+    reason = "; " + *why;
   }
   const auto killed =
       std::find_if(failures.begin(), failures.end(), [](const Cause& failure) { return failure.is_signal; });
   cause_ = killed != failures.end() ? *killed : failures.front();
   const auto running =
       std::count_if(ranks_.begin(), ranks_.end(), [](const Rank& r) { return r.is_running; });
-  output_.say(fmt::format("tutti run: {}{}", cause_->text,
+  output_.say(fmt::format("tutti run: {}{}{}", cause_->text, reason,
                           running > 0 ? fmt::format("; ending the other {} ({} running)",
                                                     has_parts() ? "parts" : "ranks", running)
                                       : std::string()));

@@ -224,7 +224,8 @@ void RankOutput::note_typed_newline() {
 }
 
 Result<std::vector<OutputFiles>> open_output_files(const std::string& folder, int first_rank, int count,
-                                                   int size) {
+                                                   int size, bool appends) {
+  const int mode = appends ? O_APPEND : O_TRUNC;
   const std::size_t digits = std::to_string(size - 1).size();
   std::vector<OutputFiles> files(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
@@ -236,7 +237,7 @@ Result<std::vector<OutputFiles>> open_output_files(const std::string& folder, in
          {std::pair(RankOutput::to_stdout, "stdout"), std::pair(RankOutput::to_stderr, "stderr")}) {
       const std::string file = fmt::format("{}/{}", path, name);
       OwnedFd& fd = files[static_cast<std::size_t>(i)][target];
-      fd = OwnedFd(::open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+      fd = OwnedFd(::open(file.c_str(), O_WRONLY | O_CREAT | mode | O_CLOEXEC, 0666));
       if (!fd.is_open())
         return invalid_argument(fmt::format("--output-filename: {}: {}", file, std::strerror(errno)));
     }

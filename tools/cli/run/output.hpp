@@ -107,11 +107,11 @@ class RankOutput {
   std::deque<Stream> streams_;          // cursors point at its lines
 };
 
-// For ranks from `first_rank` on the files FOLDER/rank.N/stdout and stderr, emptied; N has as many digits as the last
+// For ranks from `first_rank` on the files FOLDER/rank.N/stdout and stderr, emptied unless `appends`; N has as many digits as the last
 // rank of `size`. Errors: invalid_argument naming the path that cannot be made.
 using OutputFiles = std::array<OwnedFd, 2>;  // by RankOutput::Target
 Result<std::vector<OutputFiles>> open_output_files(const std::string& folder, int first_rank, int count,
-                                                   int size);
+                                                   int size, bool appends = false);
 
 // Writes everything, retrying after signals. False when the reader is gone (EPIPE) or the device fails.
 bool write_all(int fd, std::string_view bytes);

@@ -16,7 +16,7 @@ void set(std::initializer_list<const char*> names, int value) {
 }  // namespace
 
 void set_rank_environment(const RunOptions& options, int local_rank, const std::string& job_id,
-                          const std::string& secret) {
+                          const std::string& secret, const std::string& elastic_folder) {
   const RunPart& part = options.part;
   const bool is_part = part.world_size > 0;
   for (const ExportedVariable& variable : options.exported)
@@ -29,6 +29,13 @@ void set_rank_environment(const RunOptions& options, int local_rank, const std::
   ::setenv("TUTTI_JOB_ID", job_id.c_str(), 1);
   ::setenv("TUTTI_ADDRESS", is_part ? part.address.c_str() : "local", 1);
   ::setenv("TUTTI_SECRET", secret.c_str(), 1);
+  ::unsetenv("TUTTI_ELASTIC");  // of a job around this one
+  if (!elastic_folder.empty()) {
+    ::setenv("TUTTI_ELASTIC", elastic_folder.c_str(), 1);
+    set({"TUTTI_MIN_RANKS"}, options.elastic.min_ranks);
+    set({"HOROVOD_ELASTIC"}, 1);
+    set({"HOROVOD_ELASTIC_TIMEOUT"}, static_cast<int>(options.elastic.timeout.count()));
+  }
   if (!options.is_horovod) return;
   const CrossPlace cross = part.placement.empty()
                                ? CrossPlace{0, 1, "localhost"}

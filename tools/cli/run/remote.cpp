@@ -28,8 +28,9 @@ constexpr std::array kNotForwardedPrefixes = {"HOROVOD_RANK",     "HOROVOD_SIZE"
                                               "HOROVOD_HOSTNAME", "HOROVOD_GLOO_RENDEZVOUS_",
                                               "I_MPI_HYDRA_"};
 // Set for each rank; the secret must not stand on a command line, which every user of the host can read.
-constexpr std::array kNotForwarded = {"TUTTI_RANK",   "TUTTI_SIZE",    "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE",
-                                      "TUTTI_JOB_ID", "TUTTI_ADDRESS", "TUTTI_SECRET",     "TUTTI_NODE_ID"};
+constexpr std::array kNotForwarded = {
+    "TUTTI_RANK",    "TUTTI_SIZE",   "TUTTI_LOCAL_RANK", "TUTTI_LOCAL_SIZE", "TUTTI_JOB_ID",
+    "TUTTI_ADDRESS", "TUTTI_SECRET", "TUTTI_NODE_ID",    "TUTTI_ELASTIC",    "TUTTI_MIN_RANKS"};
 
 bool is_forwarded(std::string_view name) {
   for (const std::string_view no : kNotForwarded) {

@@ -6,14 +6,18 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "runtime/base/version.hpp"
 #include "tools/cli/run/flags.hpp"
 #include "tools/cli/run/horovod_package.hpp"
+#include "tools/cli/run/host_discovery.hpp"
 #include "tools/cli/run/remote.hpp"
 
 namespace tutti {
@@ -45,8 +49,8 @@ constexpr std::string_view kHelp =
     "  --report-bindings  say on standard error where each rank is bound\n"
     "  --no-prefix        pass output through untouched instead of writing \"[rank] \" before each line\n"
     "  --grace SECONDS    time from SIGTERM to SIGKILL when the job is ended (default 5)\n"
-    "  --min-np N         go on without ranks that fail as long as N are left; on one machine (default: "
-    "all)\n"
+    "  --min-np N         go on without ranks that fail as long as N are left, and start others for them "
+    "(docs/elastic.md)\n"
     "  --horovod          `import horovod` means tutti, as under `tutti horovodrun`, whose options are "
     "taken, too\n"
     "\n"
@@ -125,9 +129,49 @@ int show_build(RunOptions& options, const char* name) {
   return 0;
 }
 
+// Asks the script until there are enough slots.
+Status discover_hosts(RunOptions& options, const char* name) {
+  HostDiscovery discovery(options.discovery_script, options.slots_per_host);
+  const auto deadline = std::chrono::steady_clock::now() + options.elastic.timeout;
+  const int wanted = options.has_rank_count ? options.rank_count : 1;
+  for (bool is_first = true;; is_first = false) {
+    const auto hosts = discovery.run();
+    std::int64_t slots = 0;
+    if (hosts) {
+      for (const HostSlots& host : *hosts) slots += host.slots;
+    }
+    if (slots >= wanted) {
+      options.hosts = *hosts;
+      return place_job(options);
+    }
+    const std::string found =
+        hosts ? fmt::format("the script offers {} slots of {}", slots, wanted) : hosts.status().message();
+    if (std::chrono::steady_clock::now() >= deadline)
+      return {StatusCode::timeout, fmt::format("--host-discovery-script: {}", found)};
+    if (is_first) fmt::print(stderr, "{}: waiting for hosts: {}\n", name, found);
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+}
+
+// Errors: unsupported.
+Status check_hosts(const RunOptions& options, bool is_ours) {
+  if (!options.is_elastic() || (is_ours && options.hosts.empty())) return {};
+  return unsupported("--min-np, --max-np: on several hosts a job ends when a rank fails");
+}
+
 int start(RunOptions& options, const char* name) {
+  if (!options.discovery_script.empty()) {
+    if (const Status status = discover_hosts(options, name); !status) {
+      fmt::print(stderr, "{}: {}\n", name, status.message());
+      return 1;
+    }
+  }
   stay_here(options);
   const bool is_ours = (options.hosts.empty() && options.way.empty()) || choose_way(options) == "ssh";
+  if (const Status status = check_hosts(options, is_ours); !status) {
+    fmt::print(stderr, "{}: {}\n", name, status.message());
+    return kUsageStatus;
+  }
   // Parts on other hosts ask their own interpreters.
   if (options.is_horovod && (!is_ours || options.hosts.empty())) {
     if (const Status status = use_horovod_alias(options); !status) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "runtime/base/status.hpp"
+#include "tools/cli/run/elastic_plan.hpp"
 #include "tools/cli/run/hosts.hpp"
 #include "topology/binding.hpp"
 
@@ -57,7 +58,12 @@ struct RunOptions {
   bool is_verbose = false;
   int ssh_port = 0, ssh_connect_seconds = 0;  // 0: ssh decides
   std::string ssh_identity;
-  int min_ranks = 0, max_ranks = 0;  // 0: not given; a job with fewer than min_ranks ends
+  bool has_rank_count = false;     // -n was given
+  ElasticLimits elastic;           // with min_ranks: ranks may fail, join and leave
+  std::vector<HostSlots> offered;  // of an elastic job: `hosts` with all their slots
+  std::string discovery_script;    // lists them instead
+  int slots_per_host = 1;          // where the script gives no number
+  bool is_elastic() const { return elastic.min_ranks > 0; }
   bool wants_check_build = false;
   bool wants_version = false;
 };
@@ -69,8 +75,11 @@ constexpr int kMostJobRanks = 1 << 20;
 // Errors: invalid_argument naming the option; unsupported for jobs that change in a way that they cannot.
 Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments, bool is_horovodrun = false);
 
+// Decides where the ranks go, from `hosts` and `offered`. Errors: invalid_argument where they do not fit.
+Status place_job(RunOptions& options);
+
 // Starts the ranks and returns the exit status of the job: 0 if every rank ended with 0, else the status of
-// the rank whose failure ended the job (128 + signal if killed): the first one, or with min_ranks the one that
+// the rank whose failure ended the job (128 + signal if killed): the first one, or in an elastic job the one that
 // left too few. 127 if the program is not found, 126 if it cannot be
 // executed. Prints one line with the cause to stderr. While it runs the process is a child subreaper, and on
 // return no process that the ranks started is left. Call it from a process with one thread.
@@ -78,6 +87,7 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
 //   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, and the same as TUTTI_RANK, TUTTI_SIZE, TUTTI_LOCAL_RANK,
 //   TUTTI_LOCAL_SIZE; MASTER_ADDR and MASTER_PORT for torch's env:// (unless they are set);
 //   TUTTI_ADDRESS, TUTTI_JOB_ID (random), TUTTI_SECRET (random; never in an argument, never printed).
+//   In an elastic job TUTTI_ELASTIC (a folder, see elastic_folder.hpp), TUTTI_MIN_RANKS and HOROVOD_ELASTIC.
 //   With is_horovod also HOROVOD_RANK, SIZE, LOCAL_RANK, LOCAL_SIZE, CROSS_RANK, CROSS_SIZE and HOSTNAME.
 // With --bind or TUTTI_PIN each rank is bound before its program starts. It finds OMP_NUM_THREADS, unless
 // that is set, and TUTTI_PIN=off, since binding is done.

@@ -17,17 +17,6 @@
 namespace tutti {
 namespace {
 
-// Where the ranks go, once all options are known.
-Status place_on_hosts(RunOptions& options, bool has_rank_count) {
-  if (options.hosts.empty()) return {};
-  auto placed = place_ranks(options.hosts, has_rank_count ? options.rank_count : 0);
-  if (!placed) return placed.status();
-  options.hosts = *std::move(placed);
-  options.rank_count = 0;
-  for (const HostSlots& host : options.hosts) options.rank_count += host.slots;
-  return {};
-}
-
 struct GivenFlag {
   const RunFlag* flag = nullptr;
   std::string_view name;
@@ -66,9 +55,9 @@ Result<std::size_t> read_flags(std::span<const std::string_view> arguments, RunO
     const auto in_words = static_cast<std::size_t>(found.flag->value_count) - (found.value ? 1 : 0);
     if (i + in_words >= arguments.size())
       return invalid_argument(fmt::format("{}: a value must follow", found.name));
-    const std::string_view value = found.value    ? *found.value
-                                   : in_words > 0 ? arguments[i + 1]
-                                                  : found.flag->preset;
+    std::string value(found.value ? *found.value : in_words > 0 ? "" : found.flag->preset);
+    for (std::size_t k = 1; k <= in_words; ++k)
+      value += fmt::format("{}{}", value.empty() ? "" : " ", arguments[i + k]);
     if (const Status status = found.flag->apply(options, *found.flag, value); !status)
       return status.with_context(found.name);
     if (options.wants_help || options.wants_version) return i + 1;
@@ -100,22 +89,19 @@ Status read_config(RunOptions& options, const std::vector<const RunFlag*>& given
   return {};
 }
 
-// Ranks may be lost, and none joins.
+// The bounds of an elastic job, and whether the number of ranks is within them.
 Status check_elastic(RunOptions& options) {
-  if (options.min_ranks > options.rank_count)
-    return invalid_argument(fmt::format("--min-np {}: the job starts with fewer ranks: -np is {}",
-                                        options.min_ranks, options.rank_count));
-  if (options.max_ranks != 0 && options.max_ranks < options.rank_count)
-    return invalid_argument(fmt::format("--max-np {}: the job starts with more ranks: -np is {}",
-                                        options.max_ranks, options.rank_count));
-  if (options.min_ranks != 0 && options.min_ranks < options.rank_count && !options.hosts.empty())
-    return unsupported(
-        fmt::format("--min-np {}: on several hosts a job ends when a rank fails, so it must "
-                    "equal -np, which is {}",
-                    options.min_ranks, options.rank_count));
-  if (options.max_ranks > options.rank_count)
-    options.answers.push_back(
-        fmt::format("--max-np: no rank joins a running job, which starts with {}", options.rank_count));
+  ElasticLimits& limits = options.elastic;
+  if (limits.min_ranks == 0 && limits.max_ranks == 0 && options.discovery_script.empty()) return {};
+  const int count = options.rank_count;
+  if (limits.min_ranks > count)
+    return invalid_argument(
+        fmt::format("--min-np {}: the job starts with fewer ranks: -np is {}", limits.min_ranks, count));
+  if (limits.max_ranks != 0 && limits.max_ranks < count)
+    return invalid_argument(
+        fmt::format("--max-np {}: the job starts with more ranks: -np is {}", limits.max_ranks, count));
+  if (limits.min_ranks == 0) limits.min_ranks = count;
+  if (limits.max_ranks == 0) limits.max_ranks = count;
   return {};
 }
 
@@ -136,9 +122,9 @@ void answer_overruled(RunOptions& options) {
 }
 
 // As horovodrun does, for all of the job.
-Status complete_horovodrun(RunOptions& options, bool has_rank_count) {
+Status complete_horovodrun(RunOptions& options) {
   options.is_horovod = true;
-  if (!has_rank_count && !options.wants_check_build)
+  if (!options.has_rank_count && !options.wants_check_build)
     return invalid_argument("-np: expected the number of ranks, such as -np 4");
   const char* const timeout = std::getenv("HOROVOD_START_TIMEOUT");
   const auto seconds = parse_number<int>(timeout == nullptr ? "" : timeout);
@@ -156,6 +142,25 @@ Result<std::string> read_text(const std::string& path) {
   return text;
 }
 
+Status place_job(RunOptions& options) {
+  if (options.hosts.empty()) return check_elastic(options);
+  const auto take = [&](int rank_count) -> Status {
+    auto placed = place_ranks(options.offered, rank_count);
+    if (!placed) return placed.status();
+    options.hosts = *std::move(placed);
+    options.rank_count = 0;
+    for (const HostSlots& host : options.hosts) options.rank_count += host.slots;
+    return {};
+  };
+  options.offered = options.hosts;
+  TUTTI_RETURN_IF_ERROR(take(options.has_rank_count ? options.rank_count : 0));
+  TUTTI_RETURN_IF_ERROR(check_elastic(options));
+  std::int64_t slots = 0;
+  for (const HostSlots& host : options.offered) slots += host.slots;
+  const int most = static_cast<int>(std::min<std::int64_t>(slots, options.elastic.max_ranks));
+  return most > options.rank_count ? take(most) : Status();
+}
+
 int count_allowed_cpus() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -166,13 +171,16 @@ int count_allowed_cpus() {
 Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments, bool is_horovodrun) {
   RunOptions options;
   options.rank_count = count_allowed_cpus();
+  const char* const patience = std::getenv("HOROVOD_ELASTIC_TIMEOUT");
+  const auto seconds = parse_number<int>(patience == nullptr ? "" : patience);
+  if (seconds && *seconds > 0) options.elastic.timeout = std::chrono::seconds(*seconds);
   std::vector<const RunFlag*> given;
   const auto program = read_flags(arguments, options, given);
   if (!program) return program.status();
   if (options.wants_help || options.wants_version) return options;
-  const bool has_rank_count =
+  options.has_rank_count =
       std::any_of(given.begin(), given.end(), [](const RunFlag* flag) { return first_name(*flag) == "-n"; });
-  if (is_horovodrun) TUTTI_RETURN_IF_ERROR(complete_horovodrun(options, has_rank_count));
+  if (is_horovodrun) TUTTI_RETURN_IF_ERROR(complete_horovodrun(options));
   for (const std::string_view word : arguments.subspan(*program)) options.program.emplace_back(word);
   if (options.wants_check_build) return options;
   if (options.program.empty()) return invalid_argument("a program to run must follow the options");
@@ -180,8 +188,10 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
     if (const Status status = read_config(options, given); !status)
       return status.with_context("--config-file " + options.config_path);
   }
-  TUTTI_RETURN_IF_ERROR(place_on_hosts(options, has_rank_count));
-  TUTTI_RETURN_IF_ERROR(check_elastic(options));
+  if (!options.discovery_script.empty() && !options.hosts.empty())
+    return invalid_argument(
+        "--host-discovery-script: it names the hosts, and so does -H or --hostfile; give one");
+  TUTTI_RETURN_IF_ERROR(place_job(options));
   answer_overruled(options);
   return options;
 }

@@ -1,0 +1,35 @@
+// The folder through which `tutti run` and the ranks of an elastic job tell each other what changes. Knows no process.
+//   invitation      written by rank 0 of each group of ranks: how processes join it
+//   starting.SLOT   a process that will join; it renames the file to waiting.SLOT, then to member.SLOT
+//   leave.SLOT      the rank in this slot is to leave at its next commit
+// The ranks' side is bindings/python/tutti/horovod/_elastic_folder.py.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/base/status.hpp"
+
+namespace tutti {
+
+class ElasticFolder {
+ public:
+  ElasticFolder() = default;
+  // Below TMPDIR; only this user can read it. Errors: internal.
+  static Result<ElasticFolder> make();
+  ElasticFolder(ElasticFolder&& other) noexcept;
+  ElasticFolder& operator=(ElasticFolder&& other) noexcept;
+  ~ElasticFolder();  // removes it
+
+  const std::string& path() const { return path_; }
+  bool has_invitation() const;
+  bool has(const char* state, int slot) const;
+  // Replaces all that is there about the slot.
+  void set(const char* state, int slot) const;
+  void forget(int slot) const;
+
+ private:
+  std::string path_;  // empty: there is none
+};
+
+}  // namespace tutti
