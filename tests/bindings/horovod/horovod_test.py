@@ -1,4 +1,4 @@
-"""hvd.run(), ranks that are lost, the digits with 1, 2 and 4 ranks that share each batch (equal loss curves within 1e-5), and with bf16 on the wire.
+"""hvd.run(), ranks that are lost and replaced, hosts that change, the digits with 1, 2 and 4 ranks that share each batch (equal loss curves within 1e-5), and with bf16 on the wire.
 
 usage: horovod_test.py --run TUTTI
 """
@@ -18,6 +18,7 @@ import tutti.horovod as hvd
 HERE = os.path.dirname(os.path.abspath(__file__))
 DIGITS = os.path.join(HERE, "..", "..", "..", "examples", "horovod", "digits.py")
 PROGRAM = os.path.join(HERE, "torch_program.py")
+NUMPY_PROGRAM = os.path.join(HERE, "numpy_program.py")
 
 
 def losses(tool, ranks):
@@ -36,13 +37,26 @@ def train(tool, **variables):
     return float(re.search(r"([0-9.]+) % of", lines).group(1)), lines
 
 
-def lose(tool, ranks_and_steps, **variables):
-    """Four ranks train; those that are named kill themselves, and the others go on."""
-    words = [f"{rank}:{step}" for rank, step in ranks_and_steps.items()]
-    command = [tool, "run", "-n", "4", "--min-np", "2", "--no-prefix", sys.executable, PROGRAM, "elastic", *words]
+def lose(tool, ranks, least, ranks_and_steps, **variables):
+    """Ranks train; those that are named kill themselves, the others go on, and new ones take their places."""
+    words = [str(ranks), str(least), *(f"{rank}:{step}" for rank, step in ranks_and_steps.items())]
+    command = [tool, "run", "-n", str(ranks), "--min-np", str(least), "--no-prefix", sys.executable, PROGRAM, "elastic", *words]
     job = subprocess.run(command, env={**os.environ, **variables}, check=False, timeout=200, stdout=subprocess.PIPE, text=True)
-    left = [rank for rank in range(4) if rank not in ranks_and_steps]
-    expected = [f"{rank} went on as {place} of {len(left)}" for place, rank in enumerate(left)]
+    first_ranks = [rank for rank in range(ranks) if rank not in ranks_and_steps] + [ranks - 1] * len(ranks_and_steps)
+    expected = [f"{rank} went on as {place} of {ranks}" for place, rank in enumerate(first_ranks)]
+    assert job.returncode == 0 and sorted(job.stdout.splitlines()) == sorted(expected), f"exit status {job.returncode}: {job.stdout}"
+
+
+def change_hosts(tool):
+    """A script lists two slots, then three, then two."""
+    with tempfile.TemporaryDirectory() as folder:
+        hosts = os.path.join(folder, "hosts")
+        with open(hosts, "w", encoding="utf-8") as file:
+            file.write("localhost\n")
+        elastic = ["--min-np", "1", "--max-np", "4", "--host-discovery-script", f"cat {hosts}", "--slots-per-host", "2"]
+        command = [tool, "run", "-n", "2", *elastic, "--no-prefix", sys.executable, NUMPY_PROGRAM, "hosts", hosts]
+        job = subprocess.run(command, check=False, timeout=200, stdout=subprocess.PIPE, text=True)
+    expected = ["0 ended in a job of 2", "1 ended in a job of 2"]
     assert job.returncode == 0 and sorted(job.stdout.splitlines()) == expected, f"exit status {job.returncode}: {job.stdout}"
 
 
@@ -57,8 +71,9 @@ def main():
     tool = parser.parse_args().run
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(tool), os.environ["PATH"]])
     assert hvd.run(sum_of_ranks, args=(5,), np=3) == [8, 8, 8]
-    lose(tool, {1: 7})
-    lose(tool, {0: 7, 2: 18}, TUTTI_TRANSPORTS="tcp")
+    lose(tool, 3, 2, {1: 7})
+    lose(tool, 4, 4, {0: 7, 2: 18}, TUTTI_TRANSPORTS="tcp")
+    change_hosts(tool)
     alone = losses(tool, 1)
     assert alone[-1] < 0.5 * alone[0], f"nothing was learned: {alone[0]} to {alone[-1]}"
     for ranks in (2, 4):

@@ -1,9 +1,10 @@
-"""A rank of the tests of tutti.horovod on numpy's arrays. usage: numpy_program.py PART"""
+"""A rank of the tests of tutti.horovod on numpy's arrays. usage: numpy_program.py PART [FILE]"""
 
 import json
 import os
 import sys
 import tempfile
+import time
 
 import numpy
 from program_checks import expect_error, run_as_horovod
@@ -242,6 +243,40 @@ def check_run_fn():
 
     assert elastic.run_fn(train, reset=lambda: seen.append("reset"))(state) == "done"
     assert seen == [0, "reset", 0, "reset", 10], seen
+    for update, skip_sync in (elastic.HostUpdateResult.removed, True), (elastic.HostUpdateResult.mixed, False):
+        state.on_hosts_updated(0, update)
+        try:
+            state.commit()
+        except exceptions.HostsUpdatedInterrupt as interrupt:
+            assert interrupt.skip_sync == skip_sync
+        else:
+            raise AssertionError("commit() did not interrupt")
+    state.commit()
+
+
+def train_while_hosts_change(file):
+    """Two ranks; rank 0 makes the discovery script list another slot, and then two again."""
+    state = elastic.ObjectState(sizes=[hvd.size()], steps=0)
+
+    @elastic.run
+    def train(state):
+        assert hvd.allgather_object(hvd.local_rank()) == list(range(hvd.size()))
+        if state.sizes[-1] != hvd.size():
+            state.sizes.append(hvd.size())
+        if hvd.rank() == 0 and state.sizes != [2, 3, 2]:
+            with open(file + ".new", "w", encoding="utf-8") as hosts:
+                hosts.write("localhost:3\n" if state.sizes == [2] else "localhost:2\n")
+            os.replace(file + ".new", file)
+        while state.sizes != [2, 3, 2]:
+            time.sleep(0.01)
+            state.steps += 1
+            expect(hvd.allreduce(numpy.array([state.steps]), name="steps"), numpy.array([state.steps]), "number of steps")
+            state.commit()
+
+    train(state)
+    assert state.sizes == [2, 3, 2]
+    # One write: output is unbuffered, and the ranks share it.
+    sys.stdout.write(f"{hvd.rank()} ended in a job of {hvd.size()}\n")
 
 
 def check_alias_of_runner():
@@ -277,6 +312,8 @@ PARTS = {
 
 if __name__ == "__main__":
     hvd.init()
-    for check in PARTS[sys.argv[1]]:
+    if sys.argv[1] == "hosts":
+        train_while_hosts_change(sys.argv[2])
+    for check in PARTS.get(sys.argv[1], []):
         check()
         hvd.barrier()

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 import warnings
 
 import torch
@@ -361,8 +362,11 @@ def train_digits(file):
             json.dump(losses, output)
 
 
-def train_elastic(lost):
-    """Trains while the ranks of a job of four that `lost` names kill themselves, each in its step: {first rank: step}."""
+def train_elastic(ranks, least, lost):
+    """Trains in a job of `ranks` ranks, which goes on with `least`. Those that `lost` names kill themselves, each in its step: {rank: step}.
+
+    Processes that take their places do not: they come as the highest ranks.
+    """
     first_rank = hvd.rank()
     images, labels, model, optimizer = prepare_digits(seed=hvd.rank())
     state = hvd.elastic.TorchState(model=model, optimizer=optimizer, step=0, losses=[], sizes=[])
@@ -371,7 +375,7 @@ def train_elastic(lost):
 
     @hvd.elastic.run
     def train(state):
-        while state.step < 40:
+        while state.step < 40 or state.sizes[-5:] != [ranks] * 5:
             batch = [(64 * state.step + hvd.rank() + i * hvd.size()) % len(images) for i in range(64 // hvd.size())]
             optimizer.zero_grad()
             loss = torch.nn.functional.cross_entropy(model(images[batch]), labels[batch])
@@ -382,19 +386,23 @@ def train_elastic(lost):
             state.losses.append(hvd.allreduce(loss.detach(), name="loss").item())
             state.sizes.append(hvd.size())
             state.step += 1
+            if hvd.size() < ranks:
+                time.sleep(0.01)  # until a process has come
             if state.step % 5 == 0:
                 state.commit()
 
     train(state)
-    assert len(state.losses) == 40 and state.losses[-1] < 0.5 * state.losses[0], state.losses
-    left = 4 - len(lost)
-    assert sizes_after_resets == list(range(3, left - 1, -1)), sizes_after_resets
-    # A step that failed was begun anew from the last commit.
-    steps = sorted(lost.values())
-    assert state.sizes == [4 - sum(step // 5 * 5 <= done for step in steps) for done in range(40)], state.sizes
-    assert hvd.size() == left and equal_on_all_ranks(model.parameters())
-    everybody = hvd.allgather_object(first_rank)
-    assert everybody == [rank for rank in range(4) if rank not in lost], everybody
+    assert len(state.losses) == state.step and state.losses[-1] < 0.5 * state.losses[0], state.losses
+    # A step that failed was begun anew from the last commit. Ranks wait for others only where they are fewer than `least`.
+    changes = [ranks] if ranks == least else [ranks, least, ranks]
+    assert [size for size, _ in itertools.groupby(state.sizes)] == changes, state.sizes
+    if ranks > least:
+        assert state.sizes.index(least) == min(lost.values()) // 5 * 5, state.sizes
+    expected = [ranks] * len(lost) if ranks == least else changes[1:]
+    assert sizes_after_resets == expected[len(expected) - len(sizes_after_resets) :], sizes_after_resets
+    assert hvd.size() == ranks and hvd.local_size() == ranks and equal_on_all_ranks(model.parameters())
+    # A process keeps its place on the node, and a new one has that of the dead one.
+    assert hvd.local_rank() == int(os.environ["LOCAL_RANK"])
     # One write: output is unbuffered, and the ranks share it.
     sys.stdout.write(f"{first_rank} went on as {hvd.rank()} of {hvd.size()}\n")
 
@@ -412,7 +420,8 @@ if __name__ == "__main__":
     if sys.argv[1] == "digits":
         train_digits(sys.argv[2])
     elif sys.argv[1] == "elastic":
-        train_elastic({int(rank): int(step) for rank, step in (word.split(":") for word in sys.argv[2:])})
+        ranks_and_steps = {int(rank): int(step) for rank, step in (word.split(":") for word in sys.argv[4:])}
+        train_elastic(int(sys.argv[2]), int(sys.argv[3]), ranks_and_steps)
     for check in PARTS.get(sys.argv[1], []):
         check()
         hvd.barrier()

@@ -63,27 +63,27 @@ def size():
 
 def local_rank():
     """This process's number among those of its node."""
-    return _job.current().local_rank
+    return _job.current().place.local_rank
 
 
 def local_size():
     """How many processes this node has."""
-    return _job.current().local_size
+    return _job.current().place.local_size
 
 
 def cross_rank():
     """The number of this node among those that have a process with this local rank."""
-    return _job.current().cross_rank
+    return _job.current().place.cross_rank
 
 
 def cross_size():
     """How many nodes have a process with this local rank."""
-    return _job.current().cross_size
+    return _job.current().place.cross_size
 
 
 def is_homogeneous():
     """Whether all nodes have equally many processes."""
-    return _job.current().is_homogeneous
+    return _job.current().place.is_homogeneous
 
 
 def start_timeline(file_path, mark_cycles=False):

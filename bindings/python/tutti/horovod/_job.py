@@ -5,9 +5,11 @@ import atexit
 import itertools
 import os
 import threading
+import time
 
 import tutti
 
+from . import _elastic_folder
 from .exceptions import HorovodInternalError
 
 NOT_INITIALIZED = "Horovod has not been initialized; use hvd.init()."
@@ -45,11 +47,10 @@ class Membership:
 class Job:
     """Between init() and shutdown()."""
 
-    def __init__(self, world, is_own_world, global_set):
+    def __init__(self, world, is_own_world, global_set, is_new=False):
         self.world = world
         self.rank, self.size = world.rank, world.size
-        self.local_rank, self.local_size = world.local_rank, world.local_size
-        self.cross_rank, self.cross_size, self.is_homogeneous = _nodes(world)
+        self.place = _place(world, is_new)
         self._is_own_world = is_own_world
         self._set_count = 0  # of all that were ever added
         global_set.ranks = list(range(self.size))
@@ -118,10 +119,15 @@ class Job:
         if self._is_own_world:
             self.world.close()
 
-    def successor(self, global_set):
-        """A job of the ranks that are alive. This one ends. Errors: tutti.Error where this rank cannot go on."""
+    def successor(self, global_set, leaving):
+        """A job of the ranks that are alive and not `leaving`, and of those that join. This one ends.
+
+        leaving: None where a rank was lost. Errors: tutti.Error where this rank cannot go on.
+        """
         self._close_sets()
-        return Job(self.world.shrink(), self._is_own_world, global_set)
+        folder = _elastic_folder.current()
+        world = self.world.shrink() if folder is None else _reconfigure(self.world, folder, leaving)
+        return Job(world, self._is_own_world, global_set)
 
     def _close_sets(self):
         for resource in reversed(self._resources.values()):
@@ -139,6 +145,7 @@ class Job:
 _job = None
 _lock = threading.Lock()
 _watchers = []
+_announced = None  # ranks that leave at the next go_on(), where its cause is not a lost rank
 _has_parents_world = False  # tutti's default world is that of a parent, which a child cannot use
 
 
@@ -169,10 +176,13 @@ def init(comm, process_sets, global_set, make_set):
     with _lock:
         if _job is not None:
             return
-        world, is_own_world = _world_of(comm)
-        _job = job = Job(world, is_own_world, global_set)
+        folder = _elastic_folder.current()
+        joins = folder is not None and folder.is_joining()
+        world, is_own_world = (_join(folder), True) if joins else _world_of(comm)
+        _job = job = Job(world, is_own_world, global_set, joins)
         _tell_watchers(job)
-    for entry in [] if process_sets in (None, "dynamic") else process_sets:
+    # The other ranks of a job that this process joins have no sets any more.
+    for entry in [] if joins or process_sets in (None, "dynamic") else process_sets:
         process_set = make_set(entry)
         if process_set.ranks is None:
             process_set.ranks = _ranks_of(process_set.mpi_comm, job.rank)
@@ -183,31 +193,50 @@ def init(comm, process_sets, global_set, make_set):
 
 def shutdown():
     """Ends the job on all ranks; afterwards init() starts another one."""
-    global _job
+    global _job, _announced
     with _lock:
-        job, _job = _job, None
+        job, _job, _announced = _job, None, None
         if job is not None:
             _tell_watchers(None)
             job.close()
 
 
-def go_on(global_set):
-    """Replaces the job by one of the ranks that are alive.
+def announce(leaving):
+    """The next go_on() is without the ranks of `leaving`, and with processes that wait to join. Equal on all ranks."""
+    global _announced
+    _announced = leaving
 
-    Errors: HorovodInternalError where this rank cannot go on, and on all where no rank was lost: they would fail again.
+
+def go_on(global_set):
+    """Replaces the job by one of the ranks that are alive, and of processes that join.
+
+    A rank that is to leave ends. Errors: HorovodInternalError where this rank cannot go on, and on all where no rank was lost: they would
+    fail again.
     """
-    global _job
+    global _job, _announced
+    leaving, _announced = _announced, None
+    if leaving is not None and current().rank in leaving:
+        shutdown()
+        raise SystemExit(0)
     with _lock:
         old, _job = current(), None
         _tell_watchers(None)
         try:
-            _job = old.successor(global_set)
+            _job = old.successor(global_set, leaving)
         except tutti.Error as error:
             raise HorovodInternalError(f"this rank cannot go on: {error}") from error
         _tell_watchers(_job)
-        size = _job.size
-    if size == old.size:
+        is_equal = _job.size == old.size and not _job.place.has_newcomers
+    if leaving is None and is_equal:
         raise HorovodInternalError("no rank was lost, so training would fail again; its state is that of the last commit")
+    invite()
+
+
+def invite():
+    """From now on the launcher of an elastic job may start processes that join."""
+    folder = _elastic_folder.current()
+    if folder is not None and current().rank == 0:
+        folder.invite(current().world.invitation())
 
 
 def is_initialized():
@@ -236,20 +265,70 @@ def _ranks_of(comm, rank):
     return sorted(comm.allgather(rank))
 
 
-def _nodes(world):
-    """(node of this rank among those with a rank of its local number, how many, whether all nodes have as many ranks)."""
-    if world.local_size == world.size:
-        return 0, 1, True
-    node = world.split_by_node()
-    first = array.array("q", [world.rank])
-    node.broadcast(first, root=0)
-    node.close()
-    own = array.array("q", [first[0], world.local_rank, world.local_size])
+def _join(folder):
+    """The world of a running job, once its ranks have admitted this process. Errors: tutti.Error."""
+    deadline = time.monotonic() + folder.timeout
+    folder.advance("starting", "waiting")
+    while True:
+        try:
+            world = tutti.join(folder.invitation())
+        except tutti.TimeoutError:
+            if time.monotonic() > deadline:
+                raise
+            continue
+        folder.advance("waiting", "member")
+        return world
+
+
+def _reconfigure(world, folder, leaving):
+    """The successor of an elastic job's world; with fewer ranks than min_ranks it waits for more. Errors: tutti.Error."""
+    left_out = leaving or []
+    # Without an announcement nobody knows yet how many are left.
+    is_enough = leaving is not None and world.size - len(left_out) >= folder.min_ranks
+    deadline = time.monotonic() + folder.timeout
+    while True:
+        try:
+            return world.reconfigure(0 if is_enough else folder.min_ranks, left_out)
+        except tutti.TimeoutError:
+            if time.monotonic() > deadline:
+                raise
+
+
+class _Place:
+    """Where this process is among the nodes of the job.
+
+    local_rank, local_size: among the processes of its node. cross_rank, cross_size: its node among those that have a process of this
+    local_rank. is_homogeneous: all nodes have equally many. has_newcomers: some processes have just joined.
+    """
+
+    def __init__(self, rank, everybody):
+        """everybody: (node, slot, is_new) of all ranks; slots order the processes of a node."""
+        node, slot, _ = everybody[rank]
+        slots = {}
+        for other_node, other_slot, _ in everybody:
+            slots.setdefault(other_node, []).append(other_slot)
+        self.local_rank, self.local_size = sorted(slots[node]).index(slot), len(slots[node])
+        nodes = sorted(other for other, there in slots.items() if len(there) > self.local_rank)
+        self.cross_rank, self.cross_size = nodes.index(node), len(nodes)
+        self.is_homogeneous = len({len(there) for there in slots.values()}) == 1
+        self.has_newcomers = any(is_new for _, _, is_new in everybody)
+
+
+def _place(world, is_new):
+    """In an elastic job a process keeps its slot, and so its place among the node's while others come and go."""
+    folder = _elastic_folder.current()
+    is_one_node = world.local_size == world.size
+    if is_one_node and folder is None:
+        return _Place(world.rank, [(0, rank, False) for rank in range(world.size)])
+    first = array.array("q", [0 if is_one_node else world.rank])
+    if not is_one_node:
+        node = world.split_by_node()
+        node.broadcast(first, root=0)
+        node.close()
+    own = array.array("q", [first[0], world.local_rank if folder is None else folder.slot, is_new])
     everybody = array.array("q", [0] * (3 * world.size))
     world.allgather(own, everybody)
-    firsts = sorted(everybody[3 * rank] for rank in range(world.size) if everybody[3 * rank + 1] == world.local_rank)
-    sizes = {everybody[3 * rank + 2] for rank in range(world.size)}
-    return firsts.index(first[0]), len(firsts), len(sizes) == 1
+    return _Place(world.rank, [tuple(everybody[3 * rank : 3 * rank + 3]) for rank in range(world.size)])
 
 
 def _forget_after_fork():

@@ -1,16 +1,30 @@
-"""Elastic training: states that are committed, restored and brought to all ranks, and training that goes on when ranks are lost.
-
-Ranks cannot join a running job yet.
-"""
+"""Elastic training: states that are committed, restored and brought to all ranks, and training that goes on when ranks come and go."""
 
 import copy
+import enum
 import functools
+import queue
 
-from . import _basics, _job, _objects
+import numpy
+
+from . import _basics, _elastic_folder, _job, _objects, _operations
+from ._numpy import arrays
 from .exceptions import HorovodInternalError, HostsUpdatedInterrupt
 from .process_sets import global_process_set
 
-__all__ = ["ObjectState", "State", "run", "run_fn"]
+__all__ = ["HostUpdateResult", "ObjectState", "State", "run", "run_fn"]
+
+
+class HostUpdateResult(enum.IntFlag):
+    """How the hosts of a job have changed. Values as Horovod has them."""
+
+    no_update = 0
+    removed = 1
+    added = 2
+    mixed = 3
+
+
+_LEAVES = 4  # in what ranks tell each other
 
 
 class State:
@@ -23,6 +37,7 @@ class State:
         self._bcast_object = bcast_object
         self._rank = get_rank
         self._reset_callbacks = []
+        self._updates = queue.SimpleQueue()
 
     def register_reset_callbacks(self, callbacks):
         """Functions to call after the job's size has changed, such as for scaling the learning rate."""
@@ -34,7 +49,8 @@ class State:
             callback()
 
     def on_hosts_updated(self, timestamp, update_res):
-        """No rank joins a running job."""
+        """Makes the next check_host_updates() interrupt the training. Outside of elastic jobs all ranks call it."""
+        self._updates.put(update_res)
 
     def commit(self):
         """Saves the state, which restore() goes back to."""
@@ -42,7 +58,17 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self):
-        """No rank joins a running job."""
+        """Raises HostsUpdatedInterrupt on all ranks where processes wait to join, or ranks are to leave. In elastic jobs all ranks call it."""
+        update = 0
+        while not self._updates.empty():
+            update |= self._updates.get()
+        folder = _elastic_folder.current()
+        everybody = [update] if folder is None else _exchange_updates(update, folder)
+        leaving = [rank for rank, flags in enumerate(everybody) if flags & _LEAVES]
+        update = functools.reduce(lambda a, b: a | b, everybody) & HostUpdateResult.mixed
+        if update:
+            _job.announce(leaving)
+            raise HostsUpdatedInterrupt(skip_sync=update == HostUpdateResult.removed)
 
     def save(self):
         raise NotImplementedError
@@ -83,6 +109,18 @@ class ObjectState(State):
             setattr(self, name, copy.deepcopy(value))
 
 
+def _exchange_updates(update, folder):
+    """What each rank knows: HostUpdateResult, and _LEAVES."""
+    has_joiners, leaves = folder.notices()
+    if has_joiners:
+        update |= HostUpdateResult.added
+    if leaves:
+        update |= HostUpdateResult.removed | _LEAVES
+    own = numpy.array([update], numpy.int64)
+    [everybody] = _operations.synchronize(_operations.allgather(arrays, [own], "elastic.updates", global_process_set, False))
+    return [int(flags) for flags in everybody]
+
+
 def run_fn(func, reset):
     """A function (state, ...) that calls func with rank 0's state; after a lost rank with the last commit's, and again after reset().
 
@@ -92,6 +130,8 @@ def run_fn(func, reset):
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
         skip_sync = False
+        if _job.is_initialized():
+            _job.invite()
         while True:
             try:
                 if not skip_sync:
@@ -110,9 +150,9 @@ def run_fn(func, reset):
 
 
 def run(func):
-    """Decorates func(state, ...): it starts with rank 0's state, and again with the last commit's after ranks were lost.
+    """Decorates func(state, ...): it starts with rank 0's state, and again with the last commit's after ranks were lost, or after a commit.
 
-    The survivors go on, with ranks from 0; process sets are gone, as after shutdown(). Errors: HorovodInternalError on a rank that the others
-    took for dead, and on all where no rank was lost.
+    The survivors go on, with ranks from 0, and processes that join have the highest ranks; process sets are gone, as after shutdown().
+    Errors: HorovodInternalError on a rank that the others took for dead, and on all where no rank was lost.
     """
     return run_fn(func, lambda: _job.go_on(global_process_set))

@@ -44,7 +44,7 @@ class _Follower:
             self._known = set()
             return
         if not self._known:
-            self._library.tutti_tensorflow_begin_job(job.local_rank, job.local_size)
+            self._library.tutti_tensorflow_begin_job(job.place.local_rank, job.place.local_size)
         for number in self._known - job.sets.keys():
             self._library.tutti_tensorflow_remove_process_set(number)
         for number in job.sets.keys() - self._known:
