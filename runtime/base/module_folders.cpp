@@ -51,6 +51,9 @@ std::vector<std::string> module_folders(std::string_view path) {
   const std::string folder = file.substr(0, slash);
   folders.push_back(folder);
   if (file.starts_with(TUTTI_BUILD_FOLDER "/")) folders.emplace_back(TUTTI_BUILD_FOLDER);
+  // Of the program in a Python package, whose modules lie in the package's own folder.
+  constexpr std::string_view kPackageBin = "/tutti/bin";
+  if (folder.ends_with(kPackageBin)) folders.push_back(folder.substr(0, folder.size() - 4));
   folders.push_back(fmt::format("{}/tutti", folder));                      // of the installed library
   folders.push_back(fmt::format("{}/../{}/tutti", folder, TUTTI_LIBDIR));  // of an installed program
   return folders;

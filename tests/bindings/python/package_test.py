@@ -247,6 +247,31 @@ def run_under_horovodrun(python, module, ones):
         run([link, "-np", "2", python, "-c", HOROVOD_CALLS.format(module, ones)])
 
 
+def check_command(folder):
+    """The program is in the wheel, with its modules and scripts, also where the folder of commands is not in PATH."""
+    python = os.path.join(folder, "bin", "python")
+
+    def output_of(*command):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False, cwd=folder, env=environment(PATH="/usr/bin:/bin"))
+        if done.returncode != 0:
+            sys.exit(f"{' '.join(command)}: status {done.returncode}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    version = output_of(os.path.join(folder, "bin", "tutti"), "--version")
+    if version != output_of(python, "-m", "tutti", "--version") or not version.startswith("tutti "):
+        sys.exit("the command and `python -m tutti` say different things: " + version)
+    command = output_of(os.path.join(folder, "bin", "tutti"), "info")
+    package = os.path.join(output_of(python, "-c", "import sysconfig; print(sysconfig.get_path('platlib'))").strip(), "tutti")
+    for name in ("ucx", "ofi"):
+        if os.path.exists(os.path.join(package, f"libtutti_transport_{name}.so")) and f"libtutti_transport_{name}.so is in none of" in command:
+            sys.exit(f"the program does not find the module {name} of its package: {command}")
+    for name in ("bin/tutti", "share/tutti/plot_bench.py", "share/tutti/testbed.py"):
+        if not os.access(os.path.join(package, name), os.X_OK):
+            sys.exit(f"{name} is not in {package}, or cannot be executed")
+    # A signal that Python ignores is not ignored by the ranks.
+    output_of(os.path.join(folder, "bin", "tutti"), "run", "-n", "1", "sh", "-c", "grep -q 'SigIgn:.*0...$' /proc/self/status")
+
+
 def test_pip(options):
     """`pip install .` in a clean virtual environment, then jobs with what it installed."""
     wheel = wheel_of_clean_environment(options)
@@ -259,6 +284,7 @@ def test_pip(options):
         # Another installation in LD_LIBRARY_PATH is not taken for the package's.
         run([python, os.path.abspath(__file__), "runtime"], LD_LIBRARY_PATH=os.path.dirname(options.wheels))
         run_under_horovodrun(python, "horovod.common, tutti.horovod", "__import__('numpy').ones(2)")
+        check_command(folder)
         found = subprocess.run([python, "-c", "import tutti; print(tutti.__file__)"], capture_output=True, text=True,
                                check=True, timeout=SECONDS, cwd=folder).stdout
         if not found.startswith(os.path.realpath(folder)) and not found.startswith(folder):
