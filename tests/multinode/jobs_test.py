@@ -24,7 +24,7 @@ TIMEOUT_SECONDS = 12  # TUTTI_TIMEOUT where somebody has to be missed
 class Job:
     """Ranks in nodes; `counts[k]` of them in node k. A variable is a text, or a list with one for each node."""
 
-    def __init__(self, bed, counts, program, word, **variables):
+    def __init__(self, bed, counts, program, word, argument="", **variables):
         self.ranks, self.lines = [], []
         self.folder = tempfile.TemporaryDirectory(prefix="tutti-bed-")  # of error files
         self.node_of = [node for node, count in enumerate(counts) for _ in range(count)]
@@ -37,7 +37,7 @@ class Job:
                             "TUTTI_NODE_ID": f"node{node}", "TUTTI_ERROR_FILE": os.path.join(self.folder.name, "%r.json")}
             environment |= {name: (value if isinstance(value, str) else value[node]).format(node=node)
                             for name, value in variables.items()}
-            process = bed.popen(node, ["env", "-i"] + [f"{n}={v}" for n, v in environment.items()] + [program, word],
+            process = bed.popen(node, ["env", "-i"] + [f"{n}={v}" for n, v in environment.items()] + [program, word, argument],
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             self.ranks.append(process)
             self.lines.append([])
@@ -135,10 +135,13 @@ def killed(bed, program):
 
 
 def shrunk(bed, program):
-    """Survivors on both nodes go on when a rank dies and then the one that leads the job; no connection is left over."""
+    """Survivors on both nodes go on when a rank dies and then the one that leads the job; no connection is left over.
+    Of two, a process that joins from the other node replaces the next one."""
     for mode in ("off", "encrypt"):
-        job = Job(bed, [2, 2], program, "shrink", TUTTI_WIRE_SECURITY=mode, TUTTI_TIMEOUT="30", TUTTI_TRANSPORTS="shm,tcp")
+        settings = {"TUTTI_WIRE_SECURITY": mode, "TUTTI_TIMEOUT": "30", "TUTTI_TRANSPORTS": "shm,tcp"}
+        job = Job(bed, [2, 2], program, "go_on", **settings)
         alive = [0, 1, 2, 3]
+        invitation = job.wait_for("invitation", [0])[0].split()[1]
         for victim in (3, 0):
             job.wait_for(f"of {len(alive)} sums", alive)
             os.kill(job.pid_of(victim), signal.SIGKILL)
@@ -148,7 +151,11 @@ def shrunk(bed, program):
             found = connections(job.pid_of(rank))
             print(f"{mode}: rank {rank} has {found}", flush=True)
             expect(len(found) == 2, "one connection of the control tree and one of data", job)
-        os.kill(job.pid_of(alive[-1]), signal.SIGUSR1)
+        os.kill(job.pid_of(2), signal.SIGKILL)
+        new = Job(bed, [0, 1], program, "join", argument=invitation, **settings)
+        new.wait_for("rank 1 of 2 sums", [0])
+        os.kill(new.pid_of(0), signal.SIGUSR1)
+        new.expect_end()
         job.expect_end(statuses=(0, -signal.SIGKILL))
 
 

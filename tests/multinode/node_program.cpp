@@ -137,10 +137,10 @@ int sum_for_ever(bool may_end) {
   }
 }
 
-// Sums, and goes on with the survivors when ranks die; until the last rank is told to end it.
-int sum_and_shrink() {
+// Sums, and goes on with the survivors when ranks die, but with two at least; until the last rank is told to end it.
+int sum_and_go_on(CommGroup group) {
   std::signal(SIGUSR1, [](int) { is_told = true; });
-  CommGroup group = init();
+  if (group.rank() == 0) print("invitation " + group.invitation());
   for (std::uint64_t turn = 0;; ++turn) {
     try {
       std::vector<int> values(1000, 1), end{is_told ? 1 : 0};
@@ -151,7 +151,7 @@ int sum_and_shrink() {
       if (end[0] != 0) return 0;
     } catch (const Error& error) {
       if (error.code() != StatusCode::peer_failed) throw;
-      group = group.shrink();
+      group = group.reconfigure(2);
       turn = 0;
     }
   }
@@ -183,7 +183,8 @@ int main(int argc, char** argv) {
     if (word == "collectives") return run_collectives();
     if (word == "sum") return sum_for_ever(false);
     if (word == "sum_until_told") return sum_for_ever(true);
-    if (word == "shrink") return sum_and_shrink();
+    if (word == "go_on") return sum_and_go_on(init());
+    if (word == "join" && argc > 2) return sum_and_go_on(tutti::join(argv[2]));
     if (word == "connect") return connect();
     if (word == "async") return submit_at_random();
   } catch (const Error& error) {
