@@ -14,6 +14,7 @@ import os
 
 import torch
 import torch.distributed as dist
+from tutti_torch_backend import install_as
 
 from . import _torch_build
 
@@ -27,7 +28,7 @@ if _torch_build.VERSION != torch.__version__:
 
 from . import _torch  # pylint: disable=wrong-import-position  # a module for another torch may not even load
 
-__all__ = ["empty"]
+__all__ = ["empty", "install_as"]
 
 
 def create(store, rank, size, timeout):

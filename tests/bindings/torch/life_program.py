@@ -302,6 +302,24 @@ def part_again(store):
         if i % 2 == 0:
             dist.barrier()
         dist.destroy_process_group()
+    check_install_as(store)
+
+
+def check_install_as(store):
+    """A program that names gloo gets tutti, also in a later group, and with torch 2 where the name is a part or the default."""
+    from torch.distributed import init_process_group  # pylint: disable=import-outside-toplevel  # as it was before
+    base.expect_error(ValueError, ["expected one of gloo, ", "got 'glou'"], lambda: tutti.torch.install_as("glou"))
+    tutti.torch.install_as("gloo")
+    for i, backend in enumerate(("gloo", "GLOO", "cpu:gloo", None) if base.IS_TORCH_2 else ("gloo",)):
+        named = {} if backend is None else {"backend": backend}
+        init_process_group(init_method=f"file://{store}.as{i}", rank=base.RANK, world_size=base.SIZE, **named)
+        part = dist.new_group(list(range(base.SIZE)), **({} if backend is None else {"backend": "gloo"}))
+        for group in (dist.group.WORLD, part):
+            assert tutti.torch._torch.is_tutti(base.cpu_backend(group)), f"{backend}: {base.cpu_backend(group)}"
+            tensor = torch.full((10,), 1.0)
+            dist.all_reduce(tensor, group=group)
+            base.expect(tensor, torch.full((10,), float(base.SIZE)), f"all_reduce with {backend} for tutti")
+        dist.destroy_process_group()
 
 
 def part_again_at_port(store):
