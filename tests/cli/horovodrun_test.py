@@ -69,6 +69,10 @@ def test_flags(folder):
     expect(result.returncode == 2 and "unknown option '--no-such-flag'" in result.stderr, result, "an unknown flag")
     result = call(["horovodrun", "-np", "2", "--min-np", "3", "true"])
     expect(result.returncode == 2 and "--min-np 3: the job starts with fewer ranks" in result.stderr, result, "more ranks than there are")
+    result = call(["horovodrun", "-np", "3"] + TWO_HOSTS + ["--min-np", "2", "true"])
+    expect(result.returncode == 2 and "--min-np 2: on several hosts a job ends" in result.stderr, result, "ranks on two hosts cannot be lost")
+    result = call(["horovodrun", "-np", "3"] + TWO_HOSTS + ["--min-np", "3", "true"])
+    expect(result.returncode == 0, result, "ranks on two hosts of which none may be lost")
 
 
 def test_lost_ranks(folder):

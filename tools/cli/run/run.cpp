@@ -153,10 +153,14 @@ Status discover_hosts(RunOptions& options, const char* name) {
   }
 }
 
-// Errors: unsupported.
+// Errors: unsupported for ranks that come and go on several hosts.
 Status check_hosts(const RunOptions& options, bool is_ours) {
   if (!options.is_elastic() || (is_ours && options.hosts.empty())) return {};
-  return unsupported("--min-np, --max-np: on several hosts a job ends when a rank fails");
+  if (options.elastic.min_ranks == options.rank_count && options.discovery_script.empty()) return {};
+  return unsupported(fmt::format(
+      "--min-np {}: on several hosts a job ends when a rank fails, so it must equal the number of "
+      "ranks, which is {}",
+      options.elastic.min_ranks, options.rank_count));
 }
 
 int start(RunOptions& options, const char* name) {
