@@ -53,13 +53,13 @@ CommGroup join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
   }
 }
 
-std::string join_numbers(const std::vector<int>& numbers) {
+}  // namespace
+
+std::string join_numbers(const std::vector<int>& numbers, const char* between) {
   std::string text;
-  for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  for (const int number : numbers) text += (text.empty() ? "" : between) + std::to_string(number);
   return text;
 }
-
-}  // namespace
 
 TuttiBackend::TuttiBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Milliseconds timeout,
                            bool ends_store)

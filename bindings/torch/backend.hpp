@@ -29,6 +29,9 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<std::vector<at::Tensor>>;
 
+// "1, 2, 3"
+std::string join_numbers(const std::vector<int>& numbers, const char* between = ", ");
+
 #if TORCH_VERSION_MAJOR >= 2
 // The value of Backend.options: can be copied in Python, as split_group() does.
 class BackendOptions final : public c10d::Backend::Options {
@@ -118,7 +121,8 @@ class TuttiBackend final : public BackendBase {
 #endif
 #if TUTTI_HAS_TORCH_2_13
   bool supportsShrinking() const override { return true; }
-  // A new group of the ranks that stay, all of which call; also where this one has failed.
+  // The group of the ranks that stay, all of which call; also where this one has failed. This group ends. Throws if
+  // another rank has died, too. By default, waits for this rank's collectives on the CPU; otherwise aborts them.
   c10::intrusive_ptr<c10d::Backend> shrink(const std::vector<std::int64_t>& ranks_to_exclude,
                                            int shrink_flags,
                                            const c10::intrusive_ptr<Options>& opts_override) override;
@@ -134,6 +138,10 @@ class TuttiBackend final : public BackendBase {
   void resume() override;
   std::unordered_map<std::string, std::uint64_t> getMemoryStats() override;
 #endif
+
+  // Ranks that have died, if the group has failed. Collective over the others, which agree; afterwards this group can
+  // only be shrunk, or left.
+  std::vector<int> dead_ranks();
 
   // A tensor in memory that the other ranks of this node can map, zeroed: collectives on it copy less. The
   // memory lives as long as the tensor, also after the group was left.
@@ -174,9 +182,13 @@ class TuttiBackend final : public BackendBase {
   std::vector<std::shared_ptr<Execution>> take_under_way();
   int check_peer(const char* name, int peer) const;
   void erase_left_keys() noexcept;
+  // Makes the successor, of the ranks that live and are not left out; returns all others. Collective over the members
+  // of the last successor, if it has members to be left out; no communication otherwise.
+  std::vector<int> go_on_without(const std::vector<int>& left_out);
 
   const c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<Membership> membership_;
+  std::shared_ptr<Membership> successor_;  // null until the survivors have agreed
   const Milliseconds group_timeout_;
   bool ends_store_ = false;
   std::atomic<Milliseconds> timeout_;  // at most the group's
@@ -204,7 +216,11 @@ class TuttiBackend final : public BackendBase {
   };
   std::shared_ptr<Pending> pending_ = std::make_shared<Pending>();
   std::atomic<bool> is_timed_{false};
-  int shrinks_ = 0;
+
+  // Sorted; throws for ranks that cannot be excluded.
+  std::vector<int> check_excluded(const std::vector<std::int64_t>& ranks) const;
+  // Waits for the collectives under way, whatever their outcome.
+  void finish_under_way();
 #endif
 };
 

@@ -28,6 +28,10 @@ at::Tensor allocate(const c10::intrusive_ptr<BackendBase>& backend, const std::v
   return ours->allocate(sizes, like.options());
 }
 
+std::vector<int> dead_ranks(const c10::intrusive_ptr<BackendBase>& backend) {
+  return dynamic_cast<TuttiBackend&>(*backend).dead_ranks();
+}
+
 bool is_tutti(const py::object& backend) {
   return py::isinstance<BackendBase>(backend) &&
          dynamic_cast<TuttiBackend*>(backend.cast<c10::intrusive_ptr<BackendBase>>().get()) != nullptr;
@@ -63,6 +67,8 @@ PYBIND11_MODULE(_torch, module) {
   module.def("allocate", &allocate,
              "A tensor in memory shared by the ranks of this node, with the dtype of `like`.",
              py::arg("backend"), py::arg("sizes"), py::arg("like"), py::call_guard<py::gil_scoped_release>());
+  module.def("dead_ranks", &dead_ranks, "The ranks of a failed group that have died; the others agree.",
+             py::arg("backend"), py::call_guard<py::gil_scoped_release>());
   module.def("is_tutti", &is_tutti, "Whether this is a backend that create() made.", py::arg("backend"));
   module.def("close_all", &close_all, "Leave all groups: the interpreter ends.",
              py::call_guard<py::gil_scoped_release>());

@@ -6,7 +6,6 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -110,6 +109,7 @@ void TuttiBackend::shutdown() {
   // Behind this call, rank 0 ends the store's server. A faster rank that joins again would find the old
   // server. If all ranks leave at the same time, rank 0 goes on at once.
   constexpr Milliseconds kMeetingTime{100};
+  if (successor_ != nullptr) successor_->close();
   if (ends_store_ && membership_->meet(kMeetingTime) && rank_ == 0) return membership_->close_later();
   membership_->close();
 }
@@ -119,34 +119,6 @@ at::Tensor TuttiBackend::allocateTensor(long size, at::TensorOptions options) {
 }
 
 #if TUTTI_HAS_TORCH_2_13
-// -- groups of the survivors --------------------------------------------------------------------------------
-
-c10::intrusive_ptr<c10d::Backend> TuttiBackend::shrink(const std::vector<std::int64_t>& ranks_to_exclude,
-                                                       int shrink_flags,
-                                                       const c10::intrusive_ptr<Options>& opts_override) {
-  constexpr int kShrinkAbort = 1;
-  std::vector<bool> is_out(static_cast<std::size_t>(size_), false);
-  for (const std::int64_t rank : ranks_to_exclude) {
-    TORCH_CHECK(rank >= 0 && rank < size_, "tutti: shrink: ranks_to_exclude: expected ranks from 0 to ",
-                size_ - 1, ", got ", rank);
-    is_out[static_cast<std::size_t>(rank)] = true;
-  }
-  TORCH_CHECK(!is_out[static_cast<std::size_t>(rank_)], "tutti: shrink: ranks_to_exclude: rank ", rank_,
-              " itself is among them: only those that stay call it");
-  const auto rank = std::count(is_out.begin(), is_out.begin() + rank_, false);
-  const auto size = std::count(is_out.begin(), is_out.end(), false);
-  // Survivors agree without communication on their ranks and on how often they have met.
-  std::string prefix = "shrink" + std::to_string(shrinks_++);
-  for (std::size_t i = 0; i < is_out.size(); ++i) {
-    if (is_out[i]) prefix += "-" + std::to_string(i);
-  }
-  if (shrink_flags == kShrinkAbort) membership_->abort("rank " + std::to_string(rank_) + " shrinks it");
-  // A new meeting, because this group may have failed.
-  return c10::make_intrusive<TuttiBackend>(c10::make_intrusive<c10d::PrefixStore>(prefix, store_),
-                                           static_cast<int>(rank), static_cast<int>(size),
-                                           opts_override ? opts_override->timeout : group_timeout_);
-}
-
 // -- errors, timing, completion -----------------------------------------------------------------------------
 
 c10d::ErrorType TuttiBackend::getError() {

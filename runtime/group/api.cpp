@@ -298,6 +298,8 @@ CommGroup CommGroup::reconfigure(int new_size, std::span<const int> left_out) co
   return CommGroup(group.change({"reconfigure", left_out, static_cast<std::size_t>(new_size)}));
 }
 
+std::vector<int> CommGroup::member_ids() const { return Impl::of(*this, "member_ids").member_ids(); }
+
 std::string CommGroup::invitation() const { return Impl::of(*this, "invitation").invitation(); }
 
 std::optional<Error> CommGroup::failure() const {

@@ -138,8 +138,9 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::shared_ptr<Impl> change(const Change& change);  // throws
   // See tutti::join(). Throws.
   static std::shared_ptr<Impl> join(std::string_view invitation, std::chrono::milliseconds timeout);
-  // See CommGroup::invitation().
+  // See CommGroup::invitation() and member_ids().
   std::string invitation() const;
+  std::vector<int> member_ids() const;
 
   // GroupMember
   std::uint64_t context() const override { return group_->context(); }

@@ -142,6 +142,12 @@ void CommGroup::Impl::retire() {
   group_->leave(why);
 }
 
+std::vector<int> CommGroup::Impl::member_ids() const {
+  std::vector<int> ids;
+  for (const Member& member : owner().lineage().membership.members) ids.push_back(member.id);
+  return ids;
+}
+
 // -- processes that join ------------------------------------------------------------------------------------
 
 std::string CommGroup::Impl::invitation() const {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <future>
 #include <thread>
+#include <vector>
 
 #include "tests/support/catch.hpp"
 #include "tests/support/thread_ranks.hpp"
@@ -39,9 +40,12 @@ TEST_CASE("members that are left out stay behind, and the others are numbered in
 TEST_CASE("a group shrinks again and again, down to one") {
   CHECK(with_ranks(4, [](CommGroup& world) -> Verdict {
           CommGroup group = world;
+          std::vector<int> ids = {0, 1, 2, 3};
           while (group.size() > 1) {
             const int left_out[] = {0};  // the leader of the agreement before
+            if (group.member_ids() != ids) return "other members";
             if (group.rank() == 0) return "";
+            ids.erase(ids.begin());
             group = group.shrink(left_out);
             const int size = group.size();
             if (Verdict verdict = check_sum(group, size); !verdict.empty()) return verdict;
@@ -130,7 +134,9 @@ TEST_CASE("a process joins a group that grows, and another one while a member is
           if (Verdict verdict = check_sum(grown, 3); !verdict.empty()) return verdict;
           if (world.rank() == 1) return "";
           second.set_value(grown.invitation());
-          return check_sum(grown.reconfigure(3, std::array{1}), 3);
+          const CommGroup last = grown.reconfigure(3, std::array{1});
+          if (last.member_ids() != std::vector{0, 2, 3}) return "other members";
+          return check_sum(last, 3);
         }) == "");
   CHECK(one.get() == "");
   CHECK(two.get() == "");

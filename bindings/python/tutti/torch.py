@@ -28,7 +28,7 @@ if _torch_build.VERSION != torch.__version__:
 
 from . import _torch  # pylint: disable=wrong-import-position  # a module for another torch may not even load
 
-__all__ = ["empty", "install_as"]
+__all__ = ["dead_ranks", "empty", "install_as"]
 
 
 def create(store, rank, size, timeout):
@@ -36,7 +36,9 @@ def create(store, rank, size, timeout):
     # Waiting for a future only sleeps, and autograd's threads wait for nothing else.
     names = ("TUTTI_PROGRESS_THREADS", "TUTTI_WORKERS", "MLSL_NUM_SERVERS")  # the first that is set counts
     if next((os.environ[name] for name in names if os.environ.get(name)), "").strip() == "0":
-        raise ValueError("tutti.torch: TUTTI_PROGRESS_THREADS: expected at least 1, got 0: torch's futures need a thread that carries operations on")
+        raise ValueError(
+            "tutti.torch: TUTTI_PROGRESS_THREADS: expected at least 1, got 0: torch's futures need a thread that carries operations on"
+        )
     return _torch.create(store, rank, size, timeout.total_seconds(), not dist.is_initialized() and _is_of_rank_0(store))
 
 
@@ -60,6 +62,20 @@ def empty(*size, dtype=None, group=None):
         raise ValueError("tutti.torch.empty: there is no process group: call init_process_group first")
     backend = _cpu_backend(group)
     return _torch.allocate(backend, size, torch.empty(0, dtype=dtype))
+
+
+def dead_ranks(group=None):
+    """The ranks of a group (default: the world's) that have died, sorted: for torch.distributed.shrink_group.
+
+    Every survivor calls it, after an operation of the group has failed. They agree, so all get the same list. Then the group can only be shrunk or
+    destroyed. A rank that lives and does not call is named in an error after the group's timeout. Of a group that works, it returns [] at once.
+    """
+    backend = _cpu_backend(group)
+    if not _torch.is_tutti(backend) and hasattr(group or dist.group.WORLD, "_get_backend"):
+        backend = (group or dist.group.WORLD)._get_backend(torch.device("cuda"))
+    if not _torch.is_tutti(backend):
+        raise ValueError("tutti.torch.dead_ranks: group: expected a group of tutti's that this rank belongs to")
+    return _torch.dead_ranks(backend)
 
 
 def _cpu_backend(group):

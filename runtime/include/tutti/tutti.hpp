@@ -295,6 +295,9 @@ class CommGroup {
   // Both at once: the survivors without `left_out`, and processes that join, up to new_size members. If more members
   // than new_size survive, all of them stay.
   CommGroup reconfigure(int new_size = 0, std::span<const int> left_out = {}) const;
+  // Numbers of the members, in rank order, that they keep in all successors: their ranks in the first group, and higher
+  // ones for processes that joined. So a successor tells who is missing. No communication.
+  std::vector<int> member_ids() const;
   // Text with which a process can join this group by tutti::join(), while one of its first 8 members lives. A
   // successor takes it, too. It holds the addresses of these members and the secret of the job: whoever has it can
   // join. No communication.

@@ -12,6 +12,7 @@ import argparse
 import importlib.metadata
 import os
 import shlex
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,7 @@ PROGRAMS = {  # of parts that have another
     "entry": os.path.join(HERE, "entry_program.py"),
     "edges": os.path.join(HERE, "edge_program.py"),
     "life": os.path.join(HERE, "life_program.py"),
+    "record": os.path.join(HERE, "failure_program.py"),
     "memory": os.path.join(HERE, "life_program.py"),
     "again": os.path.join(HERE, "life_program.py"),
     "again_at_port": os.path.join(HERE, "life_program.py"),
@@ -35,7 +37,7 @@ PROGRAMS = {  # of parts that have another
 }
 SECONDS = 150  # no job takes that long, on a busy machine either
 UNDER_TORCHRUN = ("readme", "page")  # what the pages show
-DIES = {"death": {2: -9}}  # part -> rank -> the exit code that it is meant to have
+DIES = {"death": {0: -9, 2: -9}, "record": {0: -9, 1: -9}}  # part -> rank -> the exit code that it is meant to have
 
 
 def why_unavailable(module):
@@ -72,11 +74,54 @@ def run_under_torchrun(part, size, program=PROGRAM):
     return [] if done.returncode == 0 else [f"torchrun: exit code {done.returncode}"]
 
 
+def run_survivors(size=4):
+    """With an agent of torchrun for each rank: an agent ends its other ranks when one dies. The agents of survivors wait 5 minutes for the lost one."""
+    print(f"survivors of {size} ranks", flush=True)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nnodes", str(size), "--nproc-per-node", "1", "--master-addr", "127.0.0.1", "--master-port", port]
+    with tempfile.TemporaryDirectory() as folder:
+        program = [os.path.join(HERE, "survive_program.py"), folder]
+        agents = [subprocess.Popen([*launcher, "--node-rank", str(rank), *program], stdin=subprocess.DEVNULL, env={**os.environ, "OMP_NUM_THREADS": "1"})
+                  for rank in range(size)]
+        deadline = time.monotonic() + SECONDS
+        while len(os.listdir(folder)) < size - 1 and time.monotonic() < deadline and sum(agent.poll() is None for agent in agents) > 1:
+            time.sleep(0.1)
+        survivors = sorted(os.listdir(folder))
+        for agent in agents:
+            if len(survivors) < size - 1:
+                agent.terminate()  # it ends its rank
+            else:
+                agent.kill()
+        for agent in agents:
+            agent.wait()
+    if survivors != [str(rank) for rank in range(size - 1)]:
+        sys.exit(f"survivors: ranks {survivors} came to the end")
+
+
 def run_part(part, size):
     print(f"{part} with {size} ranks", flush=True)
     wrong = run_under_torchrun(part, size) if part in UNDER_TORCHRUN else run(part, size)
     if wrong:
         sys.exit("\n".join(wrong))
+
+
+def check_analyser():
+    """Torch's flight-recorder analyser reads the records that `tutti doctor` exports."""
+    with tempfile.TemporaryDirectory() as folder:
+        records, dumps = os.path.join(folder, "records"), os.path.join(folder, "dumps")
+        os.environ["TUTTI_RECORDER"] = records
+        run_part("record", 2)
+        del os.environ["TUTTI_RECORDER"]
+        doctor = [os.path.join(os.path.dirname(sys.executable), "tutti"), "doctor", records, "--export-torch", dumps]
+        analyser = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", dumps]
+        said = ""
+        for command in (doctor, analyser):
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+            said += done.stdout + done.stderr
+    if done.returncode != 0 or "missing ranks: {1}" not in said:
+        sys.exit("torch's flight-recorder analyser does not name rank 1: " + said)
 
 
 def skip_without(module):
@@ -141,6 +186,8 @@ def run_all_parts(options):
     for part, size in (("entry", 2), ("collectives", 3), ("edges", 3), ("life", 3), ("memory", 2), ("again", 3), ("again_at_port", 2), ("forks", 1), ("training", 4), ("many", 10),
                        ("death", 3), ("readme", 2), ("examples", 2)):
         run_part(part, size)
+    run_survivors()
+    check_analyser()
     if not why_unavailable("numpy"):
         for part in ("tensors", "optimizer", "state", "alias"):
             print(f"Horovod's interface: {part}", flush=True)
