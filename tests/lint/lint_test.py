@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 import unittest
+import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../../tools/dev"), os.path.join(HERE, "../../docs/man")]
@@ -20,6 +21,7 @@ import check_words  # noqa: E402
 import count_results  # noqa: E402
 import make_man  # noqa: E402
 import test_history  # noqa: E402
+import wheel_build  # noqa: E402
 
 SCRATCH = tempfile.TemporaryDirectory()
 unittest.addModuleCleanup(SCRATCH.cleanup)
@@ -351,6 +353,35 @@ tutti_status_t tutti_say(const char* text,
         changed = list(check_abi.statements(self.HEADER.replace("int times", "long times")))
         self.assertEqual(check_abi.differences(expected, changed), ([expected[-1]], [changed[-1]]))
         self.assertEqual(check_abi.differences(expected, expected), ([], []))
+
+
+class WheelTest(unittest.TestCase):
+    NAME = "tutti-0.1.0-cp311-cp311-manylinux_2_35_x86_64.whl"
+
+    def wheel(self, torch, *others, name=NAME):
+        path = os.path.join(tempfile.mkdtemp(dir=SCRATCH.name), name)
+        with zipfile.ZipFile(path, "w") as archive:
+            for file in ("tutti/__init__.py", "tutti/_torch.cpython-311.so", "tutti-0.1.0.dist-info/RECORD", *others):
+                archive.writestr(file, f"{file} for {torch}")
+            archive.writestr("tutti/_torch_build.py", f'VERSION = "{torch}"\n')
+        return path
+
+    def test_one_wheel_for_several_torches(self):
+        merged = wheel_build.merge([self.wheel("2.13.0+cpu"), self.wheel("2.12.1+cu130")], tempfile.mkdtemp(dir=SCRATCH.name))
+        with zipfile.ZipFile(merged) as archive:
+            self.assertEqual(archive.read("tutti/_torch.cpython-311.so"), b"tutti/_torch.cpython-311.so for 2.13.0+cpu")
+            self.assertEqual(archive.read("tutti/torch_2_12_1/_torch.cpython-311.so"), b"tutti/_torch.cpython-311.so for 2.12.1+cu130")
+            record = archive.read("tutti-0.1.0.dist-info/RECORD").decode().splitlines()
+        self.assertEqual([line.split(",")[0] for line in record], ["tutti/__init__.py", "tutti/_torch.cpython-311.so", "tutti/_torch_build.py",
+                                                                 "tutti/torch_2_12_1/_torch.cpython-311.so", "tutti-0.1.0.dist-info/RECORD"])
+
+    def test_bad_wheels_are_refused(self):
+        wheel_build.check_wheel(self.wheel("2.13.0", "tutti.libs/libhwloc-4b07a1f9.so.15"))
+        for wheel, said in ((self.wheel("2.13.0", "tutti.libs/libucp-4b07a1f9.so.0"), "bundles tutti.libs/libucp"),
+                            (self.wheel("2.13.0", "tutti.libs/libtorch_cpu-4b07a1f9.so"), "bundles tutti.libs/libtorch_cpu"),
+                            (self.wheel("2.13.0", name="tutti-0.1.0-cp311-cp311-linux_x86_64.whl"), "no manylinux wheel")):
+            with self.assertRaisesRegex(wheel_build.WheelError, said):
+                wheel_build.check_wheel(wheel)
 
 
 class CountTest(unittest.TestCase):

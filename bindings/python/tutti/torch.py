@@ -5,12 +5,14 @@
 
     dist.init_process_group("tutti")             # or "cpu:tutti,cuda:nccl"
 
-It needs the torch that tutti was built with. docs/pytorch.md has the rest.
+It needs a release of torch that tutti was built for. docs/pytorch.md has the rest.
 """
 
 import atexit
 import functools
+import importlib
 import os
+import re
 
 import torch
 import torch.distributed as dist
@@ -18,7 +20,20 @@ from tutti_torch_backend import install_as
 
 from . import _torch_build
 
-if _torch_build.VERSION != torch.__version__:
+
+def _release(version):
+    """Behind the + is for which devices torch was built; modules for one fit all of its release."""
+    return version.split("+")[0]
+
+
+def _module_for_this_torch():
+    """The package may have modules for several releases of torch: one built beside it, others in folders (tools/dev/wheels)."""
+    here = _release(torch.__version__)
+    if _release(_torch_build.VERSION) == here:
+        return importlib.import_module("._torch", __package__)
+    folder = "torch_" + re.sub(r"\W", "_", here)
+    if os.path.isdir(os.path.join(os.path.dirname(__file__), folder)):
+        return importlib.import_module(f".{folder}._torch", __package__)
     raise ImportError(
         f"tutti.torch: tutti was built for torch {_torch_build.VERSION} and this interpreter has torch {torch.__version__}: "
         "build tutti again beside it (pip install --force-reinstall --no-deps .)"
@@ -26,7 +41,8 @@ if _torch_build.VERSION != torch.__version__:
         else f"tutti.torch: tutti was built without its backend for torch: {_torch_build.REASON}"
     )
 
-from . import _torch  # pylint: disable=wrong-import-position  # a module for another torch may not even load
+
+_torch = _module_for_this_torch()
 
 __all__ = ["dead_ranks", "empty", "install_as"]
 

