@@ -14,6 +14,11 @@
 #include <utility>
 
 namespace tutti {
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 20U;
+
+}  // namespace
 
 Status HostDiscovery::start() {
   if (output_.is_open()) return {};
@@ -50,6 +55,11 @@ std::optional<Result<std::vector<HostSlots>>> HostDiscovery::read() {
   std::array<char, 4096> bytes{};
   const ssize_t got = ::read(output_.get(), bytes.data(), bytes.size());
   if (got > 0) text_.append(bytes.data(), static_cast<std::size_t>(got));
+  if (text_.size() > kMostBytes) {
+    output_.reset();  // the script ends by SIGPIPE
+    return invalid_argument(
+        fmt::format("the output of '{}': expected at most {} bytes", script_, kMostBytes));
+  }
   if (got > 0 || (got < 0 && errno == EINTR)) return std::nullopt;
   output_.reset();
   auto hosts = parse_hostfile(text_, default_slots_);
