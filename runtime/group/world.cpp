@@ -152,7 +152,7 @@ Status WorldState::open_record() {
       metrics_ = *std::move(served);
       return {};
     }
-    const Status refused = served.status().with_context("TUTTI_METRICS");
+    Status refused = served.status().with_context("TUTTI_METRICS");
     if (settings_.needs_metrics) return refused;
     log_warn("{}; nobody serves the statistics of the new group's ranks", refused.message());
     return {};
