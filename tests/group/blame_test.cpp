@@ -90,7 +90,7 @@ TEST_CASE("a frozen rank is blamed, not those that wait for it in turn or have m
 }
 
 TEST_CASE("a receive that nobody sends for names the rank that it waits for") {
-  const Outcome outcome = ranks(3, "receive", {"TUTTI_TIMEOUT=1s"});
+  const Outcome outcome = ranks(3, "receive", {"TUTTI_TIMEOUT=3s"});
   INFO(outcome.out << outcome.err);
   const auto found = blames(outcome.out);
   REQUIRE(found.size() == 1);
