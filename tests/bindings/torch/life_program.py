@@ -302,10 +302,10 @@ def part_again(store):
         if i % 2 == 0:
             dist.barrier()
         dist.destroy_process_group()
-    check_install_as(store)
+    install_for_gloo(store)
 
 
-def check_install_as(store):
+def install_for_gloo(store):
     """A program that names gloo gets tutti, also in a later group, and with torch 2 where the name is a part or the default."""
     from torch.distributed import init_process_group  # pylint: disable=import-outside-toplevel  # as it was before
     base.expect_error(ValueError, ["expected one of gloo, ", "got 'glou'"], lambda: tutti.torch.install_as("glou"))
