@@ -84,8 +84,10 @@ def test_hang(folder):
         verdict = job.wait_for("absent", "302 of the group of all 3 ranks), which ranks 0, 2 have called")
         expect(verdict["culprits"] == [1], "rank 1 is absent", str(verdict))
         for text in ("rank 1 has not called allreduce of 2 f32, sum (operation 302", "which ranks 0, 2 have called",
-                     "the last call of rank 1 was allreduce of 1048576 f32, sum (operation 301), complete"):
+                     "the last call of rank 1 was allreduce of 1048576 f32, sum (operation 301), "):
             expect(text in verdict["sentence"], text, str(verdict))
+        # "which is complete" if it was the last to end it, when others had called the next one.
+        expect("complete" in verdict["sentence"].split("(operation 301)")[1], "the call is complete", str(verdict))
         expect(len(job.files()) == RANKS, "a file for each rank", *job.files())
         for name in job.files():
             mode = stat.S_IMODE(os.stat(os.path.join(job.folder, name)).st_mode)

@@ -1,5 +1,5 @@
-// Fuzz target: invitations to a running job. Any text is refused with a message that does not repeat it (it may hold
-// a secret), or read as an invitation that is written as the same text. The input is the text, and the bytes in it.
+// Fuzz target: invitations to a running job. Any text is refused with one message for all (it may hold a secret), or
+// read as an invitation that is written as the same text. The input is the text, and the bytes in it.
 #include <fmt/format.h>
 
 #include <cstddef>
@@ -19,7 +19,7 @@ void require(bool holds) {
 void check(std::string_view text) {
   const auto invitation = tutti::parse_invitation(text);
   if (!invitation) {
-    require(text.size() < 16 || invitation.status().message().find(text) == std::string::npos);
+    require(invitation.status().message() == tutti::parse_invitation("").status().message());
     return;
   }
   require(to_text(*invitation) == text);

@@ -217,7 +217,9 @@ int main(int argc, char** argv) {
   test_released_request();
   if (size > 1) test_colors();
   const auto ranks = static_cast<float>(env.GetProcessCount());
-  const float* const last_sum = start_late_sum(env.CreateDistribution(env.GetProcessCount(), 1));
+  // Nobody deletes it, as its request goes on until Finalize.
+  static Distribution* const last_distribution = env.CreateDistribution(env.GetProcessCount(), 1);
+  const float* const last_sum = start_late_sum(last_distribution);
   if (::fork() == 0) {
     env.Finalize();  // of the parent's job: nothing happens
     ::_exit(0);
