@@ -56,26 +56,26 @@ Result<int> parse_whole(std::string_view text, int low, int high, std::string_vi
   return invalid_argument(fmt::format("expected {} from {} to {}", what, low, high));
 }
 
+// Stores a number from 1 to `most`.
+template <class Target>
+Status take_whole(Target& into, std::string_view text, int most, std::string_view what) {
+  const auto number = parse_whole(text, 1, most, what);
+  if (!number) return number.status();
+  into = Target(*number);
+  return {};
+}
+
 template <int ElasticLimits::*Member>
 Status set_rank_bound(RunOptions& options, const RunFlag&, std::string_view value) {
-  const auto bound = parse_whole(value, 1, kMostJobRanks, "a number of ranks");
-  if (!bound) return bound.status();
-  options.elastic.*Member = *bound;
-  return {};
+  return take_whole(options.elastic.*Member, value, kMostJobRanks, "a number of ranks");
 }
 
 Status set_reset_limit(RunOptions& options, const RunFlag&, std::string_view value) {
-  const auto limit = parse_whole(value, 1, 1000000, "a number");
-  if (!limit) return limit.status();
-  options.elastic.reset_limit = *limit;
-  return {};
+  return take_whole(options.elastic.reset_limit, value, 1000000, "a number");
 }
 
 Status set_elastic_timeout(RunOptions& options, const RunFlag&, std::string_view value) {
-  const auto seconds = parse_whole(value, 1, kMostSeconds, "seconds");
-  if (!seconds) return seconds.status();
-  options.elastic.timeout = std::chrono::seconds(*seconds);
-  return {};
+  return take_whole(options.elastic.timeout, value, kMostSeconds, "seconds");
 }
 
 Status set_cooldown(RunOptions& options, const RunFlag&, std::string_view value) {
@@ -90,10 +90,7 @@ Status set_cooldown(RunOptions& options, const RunFlag&, std::string_view value)
 }
 
 Status set_slots_per_host(RunOptions& options, const RunFlag&, std::string_view value) {
-  const auto slots = parse_whole(value, 1, 65536, "a number of ranks");
-  if (!slots) return slots.status();
-  options.slots_per_host = *slots;
-  return {};
+  return take_whole(options.slots_per_host, value, 65536, "a number of ranks");
 }
 
 Status set_discovery_script(RunOptions& options, const RunFlag&, std::string_view value) {
@@ -104,17 +101,11 @@ Status set_discovery_script(RunOptions& options, const RunFlag&, std::string_vie
 }
 
 Status set_start_timeout(RunOptions& options, const RunFlag&, std::string_view value) {
-  const auto seconds = parse_whole(value, 1, kMostSeconds, "seconds");
-  if (!seconds) return seconds.status();
-  options.ssh_connect_seconds = *seconds;
-  return {};
+  return take_whole(options.ssh_connect_seconds, value, kMostSeconds, "seconds");
 }
 
 Status set_ssh_port(RunOptions& options, const RunFlag&, std::string_view value) {
-  const auto port = parse_whole(value, 1, 65535, "a port");
-  if (!port) return port.status();
-  options.ssh_port = *port;
-  return {};
+  return take_whole(options.ssh_port, value, 65535, "a port");
 }
 
 template <std::string RunOptions::*Member>
