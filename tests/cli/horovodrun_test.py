@@ -4,6 +4,7 @@ of the Python package. Knows the tool's command line only.
 
 usage: horovodrun_test.py TOOL"""
 
+import fcntl
 import os
 import pathlib
 import subprocess
@@ -93,6 +94,21 @@ def test_lost_ranks(folder):
     expect(result.returncode == 137 and "ending the other ranks (2 running)" in result.stderr and result.stdout == "", result, "too few are left")
     result = call(words + ["1", "sh", "-c", "exit $((RANK + 4))"], package)
     expect(result.returncode in (4, 5, 6) and "ended with exit status" in result.stderr, result, "all fail")
+
+
+def test_left_folders(folder):
+    """A launcher that was killed leaves the folder of its elastic job; the next one removes it."""
+    package = make_package(folder)
+    for name in ("other", "tutti-elastic-held", "tutti-elastic-left", "tutti-elastic-young"):
+        (folder / name).mkdir()
+        if not name.endswith("young"):
+            os.utime(folder / name, (0, 0))
+    held = os.open(folder / "tutti-elastic-held", os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    result = call(["horovodrun", "-np", "2", "--min-np", "1", "true"], {**package, "TMPDIR": str(folder)})
+    os.close(held)
+    there = sorted(path.name for path in folder.iterdir() if path.name != "tutti")
+    expect(result.returncode == 0 and there == ["other", "tutti-elastic-held", "tutti-elastic-young"], result, f"what is left: {there}")
 
 
 def test_job(folder):

@@ -1,43 +1,74 @@
 // Files of the elastic folder. Knows no process; see elastic_folder.hpp.
 #include "tools/cli/run/elastic_folder.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 namespace tutti {
 namespace {
 
+constexpr std::string_view kPrefix = "tutti-elastic-";
 constexpr const char* kStates[] = {"starting", "waiting", "member", "leave"};
 
 std::string file_of(const std::string& folder, const char* state, int slot) {
   return fmt::format("{}/{}.{}", folder, state, slot);
 }
 
+// A lock on the folder, which ends with the process; none if another one has it.
+OwnedFd lock_folder(const std::string& path) {
+  OwnedFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (folder.is_open() && ::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) folder.reset();
+  return folder;
+}
+
+// Removes the folders of this user's launchers that were killed.
+void remove_left_folders(const std::filesystem::path& below) {
+  constexpr std::time_t kYoung = 60;  // seconds, in which a launcher locks its own
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator at(below, ignored), end; at != end; at.increment(ignored)) {
+    if (!at->path().filename().string().starts_with(kPrefix)) continue;
+    const OwnedFd locked = lock_folder(at->path().string());
+    struct stat status {};
+    if (!locked.is_open() || ::fstat(locked.get(), &status) != 0 || status.st_uid != ::geteuid()) continue;
+    if (std::time(nullptr) - status.st_mtime > kYoung) std::filesystem::remove_all(at->path(), ignored);
+  }
+}
+
 }  // namespace
 
 Result<ElasticFolder> ElasticFolder::make() {
   std::error_code error;
-  std::string path = (std::filesystem::temp_directory_path(error) / "tutti-elastic-XXXXXX").string();
+  const std::filesystem::path below = std::filesystem::temp_directory_path(error);
+  if (!error) remove_left_folders(below);
+  std::string path = (below / fmt::format("{}XXXXXX", kPrefix)).string();
   if (error || ::mkdtemp(path.data()) == nullptr)
     return internal_error(fmt::format("cannot make the folder {} (TMPDIR): {}", path,
                                       error ? error.message() : std::strerror(errno)));
   ElasticFolder folder;
+  folder.lock_ = lock_folder(path);
   folder.path_ = std::move(path);
   return folder;
 }
 
-ElasticFolder::ElasticFolder(ElasticFolder&& other) noexcept : path_(std::exchange(other.path_, {})) {}
+ElasticFolder::ElasticFolder(ElasticFolder&& other) noexcept
+    : path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
 
 ElasticFolder& ElasticFolder::operator=(ElasticFolder&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(lock_, other.lock_);
   return *this;
 }
 

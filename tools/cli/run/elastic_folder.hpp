@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "runtime/base/status.hpp"
+#include "tools/cli/run/owned_fd.hpp"
 
 namespace tutti {
 
 class ElasticFolder {
  public:
   ElasticFolder() = default;
-  // Below TMPDIR; only this user can read it. Errors: internal.
+  // Below TMPDIR; only this user can read it. Removes those of launchers that were killed. Errors: internal.
   static Result<ElasticFolder> make();
   ElasticFolder(ElasticFolder&& other) noexcept;
   ElasticFolder& operator=(ElasticFolder&& other) noexcept;
@@ -30,6 +31,7 @@ class ElasticFolder {
 
  private:
   std::string path_;  // empty: there is none
+  OwnedFd lock_;      // on the folder: its launcher lives
 };
 
 }  // namespace tutti
