@@ -166,6 +166,8 @@ def check_adasum_optimizer():
     """Changes of ranks that are orthogonal add up: after each step, or after two."""
     v1 = tf.compat.v1
     rank, size = hvd.rank(), hvd.size()
+    if size & (size - 1):
+        return  # check_adasum has seen the refusal
     variable = tf.Variable(tf.fill([size], 5.0))
     optimizer = hvd.DistributedOptimizer(v1.train.GradientDescentOptimizer(1.0), op=hvd.Adasum)
     for _ in range(2):
@@ -327,7 +329,7 @@ def check_tape():
     tape.register_local_source(variables[1])
     shared, own = tape.gradient(loss, variables[:2])
     expect(shared, [mean] * 3, "gradient beside a local one")
-    expect(own, 3 * (rank + 1.0) / size, "local gradient")
+    expect(own, numpy.float32(3 * (rank + 1.0) / size), "local gradient")
 
     layer = tf.keras.layers.Dense(1, use_bias=False)
     layer.build((None, 1))
@@ -335,7 +337,7 @@ def check_tape():
         loss = layer(tf.fill([1, 1], rank + 1.0)) + variables[1] * (rank + 1.0)
     tape = hvd.PartialDistributedGradientTape(tape, local_layers=layer)
     own, shared = tape.gradient(loss, [*layer.trainable_variables, variables[1]])
-    expect(own, [[(rank + 1.0) / size]], "gradient of a local layer")
+    expect(own, numpy.float32([[(rank + 1.0) / size]]), "gradient of a local layer")
     expect(shared, mean, "gradient beside a local layer")
     expect_error(ValueError, ["local layers"], hvd.PartialDistributedGradientTape, tape, local_layers=[variables[1]])
 
