@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/owned_fd.hpp"
 #include "runtime/base/status.hpp"
 
 namespace tutti::record {
@@ -17,17 +18,14 @@ class OpenFile {
   // Never waits, whatever has that name. Errors: invalid_argument with path and reason; also where it is no regular
   // file, and where it belongs to another user (root reads those of all users).
   static Result<OpenFile> open(const std::string& path);
-  OpenFile(OpenFile&& other) noexcept;
-  OpenFile& operator=(OpenFile&&) = delete;
-  ~OpenFile();
 
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   // Does the process that writes the file still run?
   bool is_owner_alive() const;
 
  private:
   explicit OpenFile(int fd) : fd_(fd) {}
-  int fd_;
+  OwnedFd fd_;
 };
 
 // The paths of all record files of a folder, sorted; none if it cannot be read.

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/owned_fd.hpp"
 #include "runtime/base/status.hpp"
-#include "tools/cli/run/owned_fd.hpp"
 
 namespace tutti {
 

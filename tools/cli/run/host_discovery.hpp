@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/owned_fd.hpp"
 #include "runtime/base/status.hpp"
 #include "tools/cli/run/hosts.hpp"
-#include "tools/cli/run/owned_fd.hpp"
 
 namespace tutti {
 

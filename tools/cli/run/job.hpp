@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/owned_fd.hpp"
 #include "runtime/base/status.hpp"
 #include "tools/cli/run/binding.hpp"
 #include "tools/cli/run/descendants.hpp"
@@ -18,7 +19,6 @@
 #include "tools/cli/run/host_discovery.hpp"
 #include "tools/cli/run/master_address.hpp"
 #include "tools/cli/run/output.hpp"
-#include "tools/cli/run/owned_fd.hpp"
 #include "tools/cli/run/remote.hpp"
 #include "tools/cli/run/run.hpp"
 

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/base/owned_fd.hpp"
 #include "runtime/base/status.hpp"
-#include "tools/cli/run/owned_fd.hpp"
 
 namespace tutti {
 

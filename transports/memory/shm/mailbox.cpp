@@ -48,18 +48,19 @@ bool has_event(int fd, short events) {
 
 // A descriptor of a process, shared by all that watch it: a job may have a thousand groups. Null where the
 // system has none, or no descriptor is left.
-std::shared_ptr<const Fd> watch_process(int pid) {
+std::shared_ptr<const OwnedFd> watch_process(int pid) {
 #ifdef SYS_pidfd_open
   struct Watched {
     std::mutex mutex;
-    std::map<int, std::weak_ptr<const Fd>> processes;
+    std::map<int, std::weak_ptr<const OwnedFd>> processes;
   };
   static auto* const kWatched = new Watched;  // peers may outlive static objects
   // A child of fork() may have come to be while another thread held the mutex: nobody waits for it.
   const std::unique_lock lock(kWatched->mutex, std::try_to_lock);
   if (lock) {
     const auto known = kWatched->processes.find(pid);
-    std::shared_ptr<const Fd> process = known == kWatched->processes.end() ? nullptr : known->second.lock();
+    std::shared_ptr<const OwnedFd> process =
+        known == kWatched->processes.end() ? nullptr : known->second.lock();
     // The number of one that has ended may be another's now.
     if (process != nullptr && !has_event(process->get(), POLLIN)) return process;
     std::erase_if(kWatched->processes, [](const auto& entry) { return entry.second.expired(); });
@@ -67,7 +68,7 @@ std::shared_ptr<const Fd> watch_process(int pid) {
   const int fd = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0) return nullptr;
   ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-  auto process = std::make_shared<const Fd>(fd);
+  auto process = std::make_shared<const OwnedFd>(fd);
   if (lock) kWatched->processes[pid] = process;
   return process;
 #else
@@ -97,9 +98,9 @@ Status out_of_descriptors(const char* what) {
 }
 
 Result<std::unique_ptr<Mailbox>> Mailbox::open(const Nonce& socket_name, const Nonce& nonce) {
-  Fd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener && is_out_of_descriptors(errno)) return out_of_descriptors("unix socket");
-  if (!listener) return unsupported(std::string("unix socket: ") + std::strerror(errno));
+  OwnedFd listener(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener.is_open() && is_out_of_descriptors(errno)) return out_of_descriptors("unix socket");
+  if (!listener.is_open()) return unsupported(std::string("unix socket: ") + std::strerror(errno));
   sockaddr_un address{};
   const socklen_t bytes = make_name(socket_name, &address);
   if (::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0 ||
@@ -109,7 +110,7 @@ Result<std::unique_ptr<Mailbox>> Mailbox::open(const Nonce& socket_name, const N
   return std::unique_ptr<Mailbox>(new Mailbox(nonce, std::move(listener)));
 }
 
-Mailbox::Mailbox(const Nonce& nonce, Fd listener) : nonce_(nonce), listener_(std::move(listener)) {
+Mailbox::Mailbox(const Nonce& nonce, OwnedFd listener) : nonce_(nonce), listener_(std::move(listener)) {
   connections_.reserve(kMaxConnections);  // peers connect when they like
 }
 
@@ -127,14 +128,14 @@ bool Mailbox::receive_from(int connection, const TakeNote& take) const {
     const ssize_t n = ::recvmsg(connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (n < 0) return errno == EAGAIN || errno == EINTR;
     // Own every descriptor first, whatever else the packet says, so that none is left behind.
-    std::array<Fd, kMaxDescriptors> fds;
+    std::array<OwnedFd, kMaxDescriptors> fds;
     std::size_t fd_count = 0;
     for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
       if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
       for (std::size_t at = 0; at + sizeof(int) <= c->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
         int fd = -1;
         std::memcpy(&fd, CMSG_DATA(c) + at, sizeof(int));
-        Fd owned(fd);
+        OwnedFd owned(fd);
         if (fd_count < fds.size()) fds[fd_count] = std::move(owned);
         ++fd_count;
       }
@@ -153,8 +154,8 @@ bool Mailbox::receive_from(int connection, const TakeNote& take) const {
 Status Mailbox::receive(const TakeNote& take) {
   Status status;
   for (;;) {
-    Fd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!connection) {
+    OwnedFd connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!connection.is_open()) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (is_out_of_descriptors(errno)) status = out_of_descriptors("cannot take the memory of a peer");
       break;
@@ -168,16 +169,17 @@ Status Mailbox::receive(const TakeNote& take) {
   }
   connections_.erase(
       std::remove_if(connections_.begin(), connections_.end(),
-                     [&](const Fd& connection) { return !receive_from(connection.get(), take); }),
+                     [&](const OwnedFd& connection) { return !receive_from(connection.get(), take); }),
       connections_.end());
   return status;
 }
 
 Status SegmentSender::connect() {
-  if (connection_ || is_gone_) return {};
-  Fd connection(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!connection && is_out_of_descriptors(errno)) return out_of_descriptors("cannot tell a peer our memory");
-  if (!connection) return {};
+  if (connection_.is_open() || is_gone_) return {};
+  OwnedFd connection(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!connection.is_open() && is_out_of_descriptors(errno))
+    return out_of_descriptors("cannot tell a peer our memory");
+  if (!connection.is_open()) return {};
   sockaddr_un address{};
   const socklen_t bytes = make_name(socket_name_, &address);
   if (::connect(connection.get(), reinterpret_cast<sockaddr*>(&address), bytes) != 0) {
@@ -206,7 +208,7 @@ void SegmentSender::disconnect() {
 Result<bool> SegmentSender::push(const memory::Instance& instance) {
   if (sent_count_ == instance.segment_count()) return true;
   TUTTI_RETURN_IF_ERROR(connect());
-  if (!connection_) return false;
+  if (!connection_.is_open()) return false;
   for (; sent_count_ < instance.segment_count(); ++sent_count_) {
     const memory::Segment& segment = instance.segment(sent_count_);
     SegmentNote note;
@@ -238,12 +240,12 @@ Result<bool> SegmentSender::push(const memory::Instance& instance) {
 
 bool SegmentSender::is_gone(bool has_memory) {
   if (is_gone_) return true;
-  if (!has_memory && !connection_) {
+  if (!has_memory && !connection_.is_open()) {
     const bool is_all_sent = sent_count_ != 0;
     static_cast<void>(connect());  // finds out whether the name is still there
     if (is_all_sent) disconnect();
   }
-  is_gone_ = is_gone_ || (connection_ && has_event(connection_.get(), POLLRDHUP)) ||
+  is_gone_ = is_gone_ || (connection_.is_open() && has_event(connection_.get(), POLLRDHUP)) ||
              (process_ != nullptr && has_event(process_->get(), POLLIN));
   return is_gone_;
 }

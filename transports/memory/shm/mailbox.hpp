@@ -12,9 +12,9 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/base/owned_fd.hpp"
 #include "runtime/base/status.hpp"
 #include "transports/memory/instance.hpp"
-#include "transports/memory/shm/fd.hpp"
 
 namespace tutti::shm {
 
@@ -29,7 +29,7 @@ struct SegmentNote {
 };
 
 // Takes a note with its descriptor; with none where this process had no room for it (ulimit -n).
-using TakeNote = std::function<void(const SegmentNote&, Fd)>;
+using TakeNote = std::function<void(const SegmentNote&, OwnedFd)>;
 
 // "resource exhausted: what: Too many open files (limit: open files, ulimit -n)", from errno.
 Status out_of_descriptors(const char* what);
@@ -46,12 +46,12 @@ class Mailbox {
   Status receive(const TakeNote& take);
 
  private:
-  Mailbox(const memory::Nonce& nonce, Fd listener);
+  Mailbox(const memory::Nonce& nonce, OwnedFd listener);
   bool receive_from(int connection, const TakeNote& take) const;
 
   memory::Nonce nonce_;
-  Fd listener_;
-  std::vector<Fd> connections_;
+  OwnedFd listener_;
+  std::vector<OwnedFd> connections_;
 };
 
 // The sending side towards one peer. It also tells whether the peer lives. Not thread-safe.
@@ -77,8 +77,8 @@ class SegmentSender {
   memory::Nonce self_;
   memory::Nonce peer_;
   memory::Nonce socket_name_;
-  Fd connection_;                      // until all is sent; for ever where there is no process_
-  std::shared_ptr<const Fd> process_;  // pidfd, where the system allows it
+  OwnedFd connection_;                      // until all is sent; for ever where there is no process_
+  std::shared_ptr<const OwnedFd> process_;  // pidfd, where the system allows it
   int pid_ = 0;
   bool is_gone_ = false;
   std::uint32_t sent_count_ = 0;

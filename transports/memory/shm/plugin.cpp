@@ -39,7 +39,7 @@ std::string find_node_id() {
 // A segment of a peer that we have not opened yet.
 struct PendingSegment {
   SegmentNote note;
-  Fd fd;
+  OwnedFd fd;
 };
 // More than there are peers on a node as a rule.
 constexpr std::size_t kPendingSegmentsReserved = 1024;
@@ -101,7 +101,7 @@ class ShmTransport final : public MemoryTransport {
   void service() override {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || !is_own_process()) return;
-    const Status received = mailbox_->receive([this](const SegmentNote& note, Fd fd) {
+    const Status received = mailbox_->receive([this](const SegmentNote& note, OwnedFd fd) {
       const auto found = peers_.find(note.from);
       if (found != peers_.end()) {
         found->second->take(note, fd);

@@ -85,11 +85,11 @@ Peer::Copied RemotePeer::copy(std::span<const iovec> local, std::span<const iove
   return copied;
 }
 
-void RemotePeer::take(const SegmentNote& note, const Fd& fd) {
+void RemotePeer::take(const SegmentNote& note, const OwnedFd& fd) {
   const std::lock_guard lock(mutex_);
   Mapped& mapped = segments_[note.index];
   if (mapped.base.load(std::memory_order_relaxed) != nullptr) return;
-  if (!fd) {
+  if (!fd.is_open()) {
     errno = EMFILE;
     refusal_ = out_of_descriptors("cannot take the memory of a peer");
     return;

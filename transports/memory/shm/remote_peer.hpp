@@ -37,7 +37,7 @@ class RemotePeer final : public memory::Peer {
   Copied copy(std::span<const iovec> local, std::span<const iovec> remote) override;
 
   // A segment arrived: maps it at once, so that its descriptor is not kept.
-  void take(const SegmentNote& note, const Fd& fd);
+  void take(const SegmentNote& note, const OwnedFd& fd);
   // Tells the peer about our segments; true when it knows all. Errors as SegmentSender::push.
   Result<bool> push(const memory::Instance& instance);
   // Why nothing can be taken at the moment.

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "transports/memory/shm/fd.hpp"
+#include "runtime/base/owned_fd.hpp"
 
 namespace tutti::shm {
 
@@ -87,10 +87,10 @@ class MemfdSource final : public SegmentSource {
 
  private:
   Status add_file() {
-    Fd fd(::memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+    OwnedFd fd(::memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd.is_open() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
       return exhausted("cannot make a file of shared memory");
-    if (!fd) return unsupported(std::string("memfd_create: ") + std::strerror(errno));
+    if (!fd.is_open()) return unsupported(std::string("memfd_create: ") + std::strerror(errno));
     // Peers rely on it: a file that cannot shrink cannot give them SIGBUS.
     if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
       return unsupported(std::string("sealing a memfd: ") + std::strerror(errno));
@@ -99,7 +99,7 @@ class MemfdSource final : public SegmentSource {
     return {};
   }
 
-  std::vector<Fd> files_;
+  std::vector<OwnedFd> files_;
   std::uint64_t file_bytes_ = 0;  // of the last one that segments take
 };
 
