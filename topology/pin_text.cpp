@@ -1,11 +1,11 @@
 // How policies of binding are written. Knows no topology.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "topology/binding.hpp"
 
@@ -29,6 +29,7 @@ Result<std::vector<std::uint32_t>> parse_cpus(std::string_view text) {
         text));
   };
   std::vector<std::uint32_t> cpus;
+  std::vector<bool> listed(kMaxPus);
   const char* at = text.data();
   const char* const end = at + text.size();
   for (;;) {
@@ -43,8 +44,8 @@ Result<std::vector<std::uint32_t>> parse_cpus(std::string_view text) {
     if (error != std::errc() || last < first || last >= kMaxPus || (next != end && *next != ','))
       return malformed();
     for (std::uint32_t cpu = first; cpu <= last; ++cpu) {
-      if (std::find(cpus.begin(), cpus.end(), cpu) != cpus.end())
-        return invalid_argument(fmt::format("CPU {} stands twice in '{}'", cpu, text));
+      if (listed[cpu]) return invalid_argument(fmt::format("CPU {} stands twice in '{}'", cpu, text));
+      listed[cpu] = true;
       cpus.push_back(cpu);
     }
     if (next == end) return cpus;
