@@ -17,7 +17,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::array kEntries = {
+constexpr std::array kBackendEntries = {
     BackendEntry{"native", TUTTI_REASON_BACKEND_NATIVE},
     BackendEntry{"cuda", TUTTI_REASON_CUDA},
     BackendEntry{"nccl", TUTTI_REASON_NCCL},
@@ -33,7 +33,7 @@ namespace detail {
 std::atomic<bool> is_cuda_in_use{false};
 }
 
-std::span<const BackendEntry> backend_entries() { return kEntries; }
+std::span<const BackendEntry> backend_entries() { return kBackendEntries; }
 
 Result<std::string> probe_backend(std::string_view name) {
 #if TUTTI_HAVE_CUDA
@@ -42,7 +42,7 @@ Result<std::string> probe_backend(std::string_view name) {
 #if TUTTI_HAVE_NCCL
   if (name == "nccl") return nccl::describe_library();
 #endif
-  for (const BackendEntry& entry : kEntries) {
+  for (const BackendEntry& entry : kBackendEntries) {
     if (entry.name == name && !entry.missing.empty()) return not_built(name, entry.missing);
   }
   return std::string();

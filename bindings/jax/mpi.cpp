@@ -75,7 +75,7 @@ bool find(const Row<Value> (&rows)[kRows], Handle handle, Value* value) {
   return true;
 }
 
-constexpr Row<tutti_dtype_t> kDtypes[] = {
+constexpr Row<tutti_dtype_t> kMpiDtypes[] = {
     {&MPIABI_INT8_T, TUTTI_I8},    {&MPIABI_UINT8_T, TUTTI_U8},    {&MPIABI_INT16_T, TUTTI_I16},
     {&MPIABI_UINT16_T, TUTTI_U16}, {&MPIABI_INT32_T, TUTTI_I32},   {&MPIABI_UINT32_T, TUTTI_U32},
     {&MPIABI_INT64_T, TUTTI_I64},  {&MPIABI_UINT64_T, TUTTI_U64},  {&MPIABI_FLOAT, TUTTI_F32},
@@ -91,7 +91,7 @@ struct Call {
     if (group == nullptr) {
       const std::lock_guard<std::mutex> lock(split_mutex);
       status = fail(name, split_failure);
-    } else if (!find(kDtypes, type, &dtype)) {
+    } else if (!find(kMpiDtypes, type, &dtype)) {
       status = fail(name, "the data type is not supported");
     }
   }

@@ -13,9 +13,9 @@
 namespace tutti::tensorflow {
 namespace {
 
-constexpr const char* kNames[kKindCount] = {"TuttiAllreduce",     "TuttiAllgather", "TuttiBroadcast",
-                                            "TuttiReducescatter", "TuttiAlltoall",  "TuttiJoin",
-                                            "TuttiBarrier"};
+constexpr const char* kOperationNames[kKindCount] = {"TuttiAllreduce",     "TuttiAllgather", "TuttiBroadcast",
+                                                     "TuttiReducescatter", "TuttiAlltoall",  "TuttiJoin",
+                                                     "TuttiBarrier"};
 constexpr const char* kJobNumber = "TuttiJobNumber";
 
 // Plain text: the library's constructors run before those of objects.
@@ -177,7 +177,7 @@ void compute_nothing(void* /*kernel*/, TF_OpKernelContext* /*context*/) {}
 void destroy_nothing(void* /*kernel*/) {}
 
 void register_refusals() {
-  for (const char* operation : kNames) {
+  for (const char* operation : kOperationNames) {
     for (const char* device : {"XLA_CPU_JIT", "XLA_GPU_JIT"}) {
       Status status;
       TF_RegisterKernelBuilder(
@@ -231,6 +231,6 @@ __attribute__((constructor)) void register_all() {
 
 }  // namespace
 
-const char* operation_name(Kind kind) { return kNames[static_cast<std::size_t>(kind)]; }
+const char* operation_name(Kind kind) { return kOperationNames[static_cast<std::size_t>(kind)]; }
 
 }  // namespace tutti::tensorflow

@@ -32,7 +32,8 @@ void write_line(const char* data, std::size_t size_bytes) {
 
 }  // namespace
 
-int detail::read_log_level() {
+// This and write_log_line are weak: a module has its own in their place (transports/module_side.cpp).
+[[gnu::weak]] int detail::read_log_level() {
   const Result<std::string> name = get_enum(Environment::of_process(), "TUTTI_LOG");
   int level = static_cast<int>(LogLevel::warn);
   for (int i = 0; name && i < static_cast<int>(std::size(kLevelNames)); ++i) {
@@ -44,7 +45,8 @@ int detail::read_log_level() {
   return is_first ? level : expected;
 }
 
-void detail::write_log_line(LogLevel level, fmt::string_view format, fmt::format_args arguments) {
+[[gnu::weak]] void detail::write_log_line(LogLevel level, fmt::string_view format,
+                                          fmt::format_args arguments) {
   fmt::memory_buffer line;
   const int rank = log_rank.load(std::memory_order_relaxed);
   if (rank < 0) {

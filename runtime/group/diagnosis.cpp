@@ -15,9 +15,9 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kMaxReports = 256;                // of one group
-constexpr std::size_t kReportedCalls = 16;              // of a stalled rank
-constexpr std::chrono::milliseconds kAnswerTime{300};   // control threads answer at once unless frozen
+constexpr std::size_t kMaxReports = 256;                    // of one group
+constexpr std::size_t kReportedCalls = 16;                  // of a stalled rank
+constexpr std::chrono::milliseconds kStateAnswerTime{300};  // control threads answer at once unless frozen
 constexpr std::chrono::milliseconds kInspectTime{600};  // a rank of another node that is just timing out, too
 // Ranks that wait for each other reach their deadlines one after the other.
 constexpr std::chrono::seconds kDeadlineTime{5};
@@ -86,7 +86,7 @@ void WorldState::warn_of_stall(const Stall& stall, const std::string& operation)
     return;
   }
   const std::string missing =
-      to_text(find_missing(context, ask_members(context, kAnswerTime), stall.sequence));
+      to_text(find_missing(context, ask_members(context, kStateAnswerTime), stall.sequence));
   log_warn("{} ({}) has waited {}; {}", stall.call, operation, seconds,
            missing.empty()
                ? fmt::format("all ranks have called it, and it waits for rank {}", stall.awaited_rank)

@@ -9,7 +9,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::chrono::milliseconds kAnswerTime{300};
+constexpr std::chrono::milliseconds kExplanationTime{300};
 constexpr std::uint32_t kComparedCalls = 4;  // of each rank: the last that is complete is among them
 constexpr std::size_t kMostMessages = 16;    // that are inspected, and peers that are asked
 
@@ -21,7 +21,7 @@ Status CommGroup::Impl::explain_mismatch(const Status& found) {
   if (found.code() != StatusCode::mismatch || found.peer() < 0) return found;
   std::vector<int> asked;
   if (size() > kMostAsked) asked = {rank_, found.peer()};
-  const auto difference = world_->compare_calls(context(), asked, kAnswerTime);
+  const auto difference = world_->compare_calls(context(), asked, kExplanationTime);
   if (!difference) return found;
   return Status(StatusCode::mismatch,
                 fmt::format("ranks of one group made different calls: as operation {} {}",
@@ -31,7 +31,7 @@ Status CommGroup::Impl::explain_mismatch(const Status& found) {
 
 CommGroup::Impl::Awaited CommGroup::Impl::find_awaited(std::uint32_t sequence) {
   if (sequence == 0) return find_awaited_peers();
-  const auto states = world_->ask_members(context(), kAnswerTime, {}, kComparedCalls);
+  const auto states = world_->ask_members(context(), kExplanationTime, {}, kComparedCalls);
   Awaited awaited{"all ranks have called it", world_->find_missing(context(), states, sequence)};
   if (!awaited.verdicts.empty()) awaited.text = "did not arrive: " + to_text(awaited.verdicts);
   return awaited;
@@ -63,7 +63,7 @@ int CommGroup::Impl::find_blocker(std::vector<int> peers, const std::map<int, Ra
 // The ranks whose messages this group awaits.
 std::vector<int> CommGroup::Impl::list_awaited_peers() const {
   std::vector<int> peers;
-  for (const Stall& message : world_->engine().list_under_way(kMostMessages, kAnswerTime)) {
+  for (const Stall& message : world_->engine().list_under_way(kMostMessages, kExplanationTime)) {
     if (message.context != context() || !message.is_message) continue;
     for (int peer = 0; peer < size() && peers.size() < kMostMessages; ++peer) {
       const bool is_awaited =
@@ -79,7 +79,7 @@ std::vector<int> CommGroup::Impl::list_awaited_peers() const {
 CommGroup::Impl::Awaited CommGroup::Impl::find_awaited_peers() {
   const std::vector<int> peers = list_awaited_peers();
   if (peers.empty()) return {};
-  const auto states = world_->ask_members(context(), kAnswerTime, {}, kComparedCalls);
+  const auto states = world_->ask_members(context(), kExplanationTime, {}, kComparedCalls);
   const auto judge = [&](int peer) {
     const auto state = states.find(peer);
     return world_->judge_member(context(), peer, state == states.end() ? RankState() : state->second);

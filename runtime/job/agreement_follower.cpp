@@ -12,8 +12,8 @@
 namespace tutti {
 namespace {
 
-constexpr std::chrono::milliseconds kTick{5};
-constexpr std::chrono::seconds kAnswerTime{2};  // for the leader's reason after the deadline
+constexpr std::chrono::milliseconds kPollTime{5};
+constexpr std::chrono::seconds kReasonTime{2};  // for the leader's reason after the deadline
 
 }  // namespace
 
@@ -43,7 +43,7 @@ void AgreementFollower::connect() {
 Result<std::optional<Successor>> AgreementFollower::follow() {
   while (Clock::now() < limit()) {
     std::vector<Frame> frames;
-    const Status status = poll_once(kTick, frames);
+    const Status status = poll_once(kPollTime, frames);
     for (const Frame& frame : frames) {
       const Result<bool> is_committed = on_frame(frame);
       if (!is_committed) return is_committed.status();
@@ -60,7 +60,7 @@ Result<std::optional<Successor>> AgreementFollower::follow() {
 // The leader knows who is missing, and says so at its deadline.
 Clock::time_point AgreementFollower::limit() const {
   const bool is_joined = parent_->stage() == ParentConnection::Stage::joining;
-  return options_.deadline + (is_joined ? kAnswerTime : std::chrono::seconds(0));
+  return options_.deadline + (is_joined ? kReasonTime : std::chrono::seconds(0));
 }
 
 // Asks the kernel when the leader does not answer.

@@ -14,7 +14,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::chrono::milliseconds kTick{5};
+constexpr std::chrono::milliseconds kProbeInterval{5};
 constexpr std::chrono::seconds kLastWords{1};
 constexpr std::chrono::milliseconds kJoinerTime{20};  // for processes in the queue to prove themselves
 
@@ -45,8 +45,8 @@ Result<Successor> AgreementLeader::lead() {
     if (!trouble_) return end(trouble_);
     const Clock::time_point now = Clock::now();
     if (now >= options_.deadline) return end(describe_missing());
-    poll_once(kTick);
-    if (now - begin_ >= kTick) probe_absent();
+    poll_once(kProbeInterval);
+    if (now - begin_ >= kProbeInterval) probe_absent();
   }
   is_committed_ = true;
   children_.stop_listening();  // a member that comes again waits for the next agreement

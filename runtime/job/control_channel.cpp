@@ -17,7 +17,7 @@ namespace tutti {
 namespace {
 
 // The answer to "who is missing" must not lengthen a deadline by more than this.
-constexpr std::chrono::seconds kAnswerTime{1};
+constexpr std::chrono::seconds kMissingAnswerTime{1};
 
 // A world of one rank: no connection, no thread.
 class SoloChannel final : public ControlChannel {
@@ -150,7 +150,7 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
     lock.unlock();
     submit(Frame{FrameType::query_missing, rank(), 0, encode(GatherPayload{number, {}})});
     lock.lock();
-    wait_for(changed_, lock, kAnswerTime, [&] { return is_over() || missing_.count(number) > 0; });
+    wait_for(changed_, lock, kMissingAnswerTime, [&] { return is_over() || missing_.count(number) > 0; });
   }
   if (const auto found = gathered_.find(number); found != gathered_.end()) {
     Result<std::vector<std::string>> result = std::move(found->second);

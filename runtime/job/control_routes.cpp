@@ -10,7 +10,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::chrono::seconds kGoodbyeTime{1};  // for a rank that has left to close its connection
+constexpr std::chrono::seconds kChildGoodbyeTime{1};  // for a rank that has left to close its connection
 constexpr std::chrono::milliseconds kLeaveTogetherTime{500};  // when one rank leaves, mostly all do
 constexpr std::size_t kMaxRequested = 4096;
 constexpr std::chrono::milliseconds kHoldTime{
@@ -109,7 +109,7 @@ void ControlTree::on_frame(ChildConnection& child, Frame frame) {
     case FrameType::goodbye:
       lose_below(child, std::nullopt);
       child.stage = ChildConnection::Stage::leaving;
-      child.until = Clock::now() + kGoodbyeTime;
+      child.until = Clock::now() + kChildGoodbyeTime;
       return;
     case FrameType::arrived:
       if (decode(frame.payload, arrived)) on_arrived(child, arrived);

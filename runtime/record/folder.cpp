@@ -14,6 +14,10 @@
 
 namespace tutti::record {
 
+Status file_error(const std::string& path, std::string_view what) {
+  return invalid_argument(fmt::format("'{}' {}: {}", path, what, std::strerror(errno)));
+}
+
 std::vector<std::string> list_files(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code error;
@@ -30,7 +34,7 @@ std::vector<std::string> list_files(const std::string& folder) {
 Result<OpenFile> OpenFile::open(const std::string& path) {
   // Without O_NONBLOCK a pipe would wait for its writer.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (fd < 0) return invalid_argument(fmt::format("'{}' cannot be read: {}", path, std::strerror(errno)));
+  if (fd < 0) return file_error(path, "cannot be read");
   OpenFile file(fd);
   struct stat status {};
   if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))

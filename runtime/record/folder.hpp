@@ -28,6 +28,9 @@ class OpenFile {
   OwnedFd fd_;
 };
 
+// invalid_argument: the path, what failed, and errno's text.
+Status file_error(const std::string& path, std::string_view what);
+
 // The paths of all record files of a folder, sorted; none if it cannot be read.
 std::vector<std::string> list_files(const std::string& folder);
 // Of the file with this name; false if it is not there.

@@ -12,13 +12,6 @@ namespace tutti::record {
 namespace {
 
 template <std::size_t kSize>
-void put_text(std::array<char, kSize>& to, std::string_view text) {
-  const std::size_t length = std::min(text.size(), kSize - 1);
-  std::copy_n(text.data(), length, to.data());
-  std::fill(to.begin() + static_cast<std::ptrdiff_t>(length), to.end(), '\0');
-}
-
-template <std::size_t kSize>
 bool has_text(const std::array<char, kSize>& at, std::string_view text) {
   const std::size_t length = std::min(text.size(), kSize - 1);
   return std::string_view(at.data(), length) == text.substr(0, length) && at[length] == '\0';

@@ -7,10 +7,12 @@
 // numbers are equal.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace tutti::record {
 
@@ -143,6 +145,14 @@ constexpr std::uint64_t bucket_start(std::uint32_t bucket) {
   if (bucket == 0) return 0;
   const std::uint64_t power = std::uint64_t{64} << ((bucket - 1) / 2);
   return (bucket - 1) % 2 == 0 ? power : power + power / 2;
+}
+
+// Cut to what has room before the last zero.
+template <std::size_t kSize>
+void put_text(std::array<char, kSize>& to, std::string_view text) {
+  const std::size_t length = std::min(text.size(), kSize - 1);
+  std::copy_n(text.data(), length, to.data());
+  std::fill(to.begin() + static_cast<std::ptrdiff_t>(length), to.end(), '\0');
 }
 
 }  // namespace tutti::record

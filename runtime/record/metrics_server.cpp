@@ -26,10 +26,6 @@ namespace {
 constexpr std::chrono::seconds kPatience{1};  // with one client
 constexpr std::size_t kMostRequest = 4096;
 
-Status system_error(const std::string& path, const char* what) {
-  return invalid_argument(fmt::format("'{}' {}: {}", path, what, std::strerror(errno)));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<MetricsServer>> MetricsServer::open(const std::string& path, std::string folder,
@@ -42,7 +38,7 @@ Result<std::unique_ptr<MetricsServer>> MetricsServer::open(const std::string& pa
 Status MetricsServer::start() {
   TUTTI_RETURN_IF_ERROR(listen());
   stop_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (stop_ < 0) return system_error(path_, "has no event");
+  if (stop_ < 0) return file_error(path_, "has no event");
   auto thread = start_thread("tutti-metrics", [this] { serve(); });
   if (!thread) return thread.status();
   thread_ = *std::move(thread);
@@ -59,7 +55,7 @@ Status MetricsServer::listen() {
   const auto* const at = reinterpret_cast<const sockaddr*>(&address);
   // Non-blocking: the queue of a server that has stopped may be full, and a client may go before it is accepted.
   listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (listener_ < 0) return system_error(path_, "has no socket");
+  if (listener_ < 0) return file_error(path_, "has no socket");
   close_on_fork(listener_);
   struct stat status {};
   if (::lstat(path_.c_str(), &status) == 0) {
@@ -68,15 +64,15 @@ Status MetricsServer::listen() {
     if (!is_left) return invalid_argument(fmt::format("'{}' is there already", path_));
     ::unlink(path_.c_str());
   }
-  if (::bind(listener_, at, sizeof address) != 0) return system_error(path_, "cannot be made");
+  if (::bind(listener_, at, sizeof address) != 0) return file_error(path_, "cannot be made");
   is_bound_ = true;
-  if (::lstat(path_.c_str(), &status) != 0) return system_error(path_, "cannot be found");
+  if (::lstat(path_.c_str(), &status) != 0) return file_error(path_, "cannot be found");
   device_ = status.st_dev;
   file_ = status.st_ino;
   // Nobody can connect before listen().
-  if (::chmod(path_.c_str(), 0600) != 0) return system_error(path_, "cannot be protected");
+  if (::chmod(path_.c_str(), 0600) != 0) return file_error(path_, "cannot be protected");
   constexpr int kWaitingClients = 8;
-  return ::listen(listener_, kWaitingClients) == 0 ? Status() : system_error(path_, "cannot be listened at");
+  return ::listen(listener_, kWaitingClients) == 0 ? Status() : file_error(path_, "cannot be listened at");
 }
 
 MetricsServer::~MetricsServer() {

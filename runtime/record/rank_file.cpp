@@ -26,15 +26,11 @@ namespace {
 
 constexpr std::size_t kMostFiles = 256;  // in a folder, of ranks that have ended
 
-Status system_error(const std::string& path, const char* what) {
-  return invalid_argument(fmt::format("'{}' {}: {}", path, what, std::strerror(errno)));
-}
-
 // A folder that somebody else made could hold links, or be emptied under us.
 Status make_folder(const std::string& folder) {
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return system_error(folder, "cannot be made");
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return file_error(folder, "cannot be made");
   struct stat status {};
-  if (::lstat(folder.c_str(), &status) != 0) return system_error(folder, "cannot be read");
+  if (::lstat(folder.c_str(), &status) != 0) return file_error(folder, "cannot be read");
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return invalid_argument(fmt::format("'{}' is not a folder that this user alone may write to", folder));
   return {};
@@ -64,11 +60,6 @@ std::string word_of(std::string_view text) {
     word += is_plain ? c : '_';
   }
   return word.empty() ? "job" : word;
-}
-
-template <std::size_t kSize>
-void put_text(std::array<char, kSize>& to, std::string_view text) {
-  std::copy_n(text.data(), std::min(text.size(), kSize - 1), to.data());
 }
 
 // For another group. The statistics stay: sums over all groups never decrease.
@@ -131,7 +122,7 @@ Result<std::unique_ptr<RankFile>> RankFile::open(const std::string& folder, cons
   const std::string path = path_of(stem, description.rank);
   ::unlink(path.c_str());  // of a rank that has ended: no two worlds share their word
   const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return system_error(path, "cannot be made");
+  if (fd < 0) return file_error(path, "cannot be made");
   std::unique_ptr<RankFile> file(new RankFile(folder, word_of(description.world), stem, path, fd));
   TUTTI_RETURN_IF_ERROR(file->start(description));
   return file;
@@ -142,9 +133,9 @@ Status RankFile::start(const Description& description) {
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   close_on_fork(fd_);  // the lock is to end with this process
-  if (::fcntl(fd_, F_OFD_SETLK, &lock) != 0) return system_error(path_, "cannot be locked");
+  if (::fcntl(fd_, F_OFD_SETLK, &lock) != 0) return file_error(path_, "cannot be locked");
   void* const at = map_part(fd_, 0, sizeof(FileHead));
-  if (at == nullptr) return system_error(path_, "has no space");
+  if (at == nullptr) return file_error(path_, "has no space");
   head_ = static_cast<FileHead*>(at);  // of zeros, as all of a new file
   set(head().version, kVersion);
   set(head().section_bytes, sizeof(GroupSection));

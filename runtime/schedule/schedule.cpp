@@ -74,7 +74,7 @@ Window result_window(const Schedule& s) {
 namespace {
 
 // Last writer and active readers of one location (an atom of a user buffer, a scratch slot, or a wire copy).
-struct Location {
+struct AtomUse {
   static constexpr std::uint32_t kNobody = ~0U;
   std::uint32_t writer = kNobody;
   std::vector<std::uint32_t> readers;
@@ -103,8 +103,8 @@ class DependencyTracker {
   void visit(const Slice& slice, bool is_written, std::uint32_t step, std::vector<std::uint32_t>& found) {
     if (slice.owner != kSelf) return;  // another rank's memory is ordered by signal and wait
     for (std::uint32_t k = 0; k < slice.count; ++k) {
-      Location& at = location(slice, k);
-      if (at.writer != Location::kNobody && at.writer != step) found.push_back(at.writer);
+      AtomUse& at = location(slice, k);
+      if (at.writer != AtomUse::kNobody && at.writer != step) found.push_back(at.writer);
       if (!is_written) continue;
       for (std::uint32_t reader : at.readers) {
         if (reader != step) found.push_back(reader);
@@ -118,21 +118,21 @@ class DependencyTracker {
   void record_write(const Slice& slice, std::uint32_t step) {
     if (slice.owner != kSelf) return;
     for (std::uint32_t k = 0; k < slice.count; ++k) {
-      Location& at = location(slice, k);
+      AtomUse& at = location(slice, k);
       at.writer = step;
       at.readers.clear();
     }
   }
 
  private:
-  Location& location(const Slice& slice, std::uint32_t k) {
+  AtomUse& location(const Slice& slice, std::uint32_t k) {
     Memory& memory = memory_[slice.is_wire ? 1 : 0];
     if (slice.buffer == Buffer::scratch) return memory.scratch[slice.slot + k];
     return (slice.buffer == Buffer::input ? memory.input : memory.output)[schedule_.atom(slice, k)];
   }
 
   struct Memory {
-    std::vector<Location> input, output, scratch;
+    std::vector<AtomUse> input, output, scratch;
   };
   const Schedule& schedule_;
   std::array<Memory, 2> memory_;  // the locations, and their wire copies

@@ -9,13 +9,11 @@
 namespace tutti {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // The most that a batch counts for: during one of them the thread may have been off its CPU.
 constexpr double kMostNsPerLine = 64;
 
-double ns_since(Clock::time_point begun) {
-  const std::chrono::duration<double, std::nano> took = Clock::now() - begun;
+double ns_since(std::chrono::steady_clock::time_point begun) {
+  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begun;
   return took.count();
 }
 
@@ -77,7 +75,8 @@ void StagingStores::enter(Phase phase, std::uint32_t patience) {
 }
 
 void StagingStores::copy_otherwise(void* to, const void* from, std::size_t size_bytes) {
-  const Clock::time_point begun = batch_.is_timed ? Clock::now() : Clock::time_point();
+  std::chrono::steady_clock::time_point begun;
+  if (batch_.is_timed) begun = std::chrono::steady_clock::now();
   if (batch_.is_streamed) {
     copy_bytes_streaming(to, from, size_bytes);
   } else {

@@ -9,7 +9,7 @@
 namespace tutti::python {
 namespace {
 
-constexpr const char* kCall = "submit";
+constexpr const char* kSubmitCall = "submit";
 
 Error invalid(const std::string& text) { return {StatusCode::invalid_argument, -1, text}; }
 
@@ -43,7 +43,7 @@ void* Allocation::call(std::span<const std::uint64_t> rows) {
   py::list numbers;
   for (const std::uint64_t count : rows) numbers.append(count);
   result_ = std::exchange(function_, py::object())(numbers);
-  Array array = Array::of(result_, kCall, "allocate", Use::written, expected_.stream);
+  Array array = Array::of(result_, kSubmitCall, "allocate", Use::written, expected_.stream);
   if (expected_.seen_as && !array.see_as(*expected_.seen_as)) throw invalid("allocate: no whole elements");
   if (array.dtype() != expected_.dtype) {
     throw invalid(std::string("allocate: elements are ") + dtype_name(array.dtype()) + ", those of input " +

@@ -67,7 +67,7 @@ std::unique_ptr<RegisteredArray> register_buffer(const SharedGroup& group, py::h
   });
 }
 
-std::string describe(const OpenGroup& group) {
+std::string describe_group(const OpenGroup& group) {
   if (!group.group().is_open()) return "<tutti.Group, closed>";
   return "<tutti.Group: rank " + std::to_string(group.group().rank()) + " of " +
          std::to_string(group.group().size()) + ">";
@@ -168,7 +168,7 @@ void define_group(py::class_<OpenGroup, SharedGroup>& group) {
             "does nothing.");
   group.def("__enter__", [](const SharedGroup& g) { return g; });
   group.def("__exit__", [](const SharedGroup& g, const py::args&) { g->close(); });
-  group.def("__repr__", &describe);
+  group.def("__repr__", &describe_group);
 }
 
 void define_registered_buffer(py::module_& module) {

@@ -21,7 +21,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kPutPatience = 60s;
+constexpr auto kHttpPutPatience = 60s;
 constexpr std::size_t kMaxBodyBytes = std::size_t{1} << 20;
 constexpr std::string_view kScope = "tutti";
 
@@ -54,7 +54,7 @@ class HttpStore final : public Store {
       : host_(std::move(host)), port_(port), module_path_(std::move(module_path)) {}
 
   Status put(const std::string& key, const std::string& value) override {
-    const Result<HttpAnswer> answer = request(true, key, value, Clock::now() + kPutPatience);
+    const Result<HttpAnswer> answer = request(true, key, value, Clock::now() + kHttpPutPatience);
     if (!answer) return answer.status();
     if (answer->status / 100 == 2) return {};
     return Status(StatusCode::refused, fmt::format("{}: PUT of {}: {}", describe(), key, answer->status));

@@ -56,14 +56,14 @@ std::optional<double> parse_flops(std::string_view text) {
 }
 
 // The columns of a table.
-struct Columns {
+struct LayerColumns {
   std::optional<std::size_t> elements, model, tensor, flops;
 };
 
-Result<Columns> find_columns(const std::string& line, const std::string& path, bool needs_model) {
+Result<LayerColumns> find_columns(const std::string& line, const std::string& path, bool needs_model) {
   const std::vector<std::string_view> header = split(line);
-  const Columns columns{column_of(header, "elements"), column_of(header, "model"),
-                        column_of(header, "tensor"), column_of(header, "forward_flops_per_image")};
+  const LayerColumns columns{column_of(header, "elements"), column_of(header, "model"),
+                             column_of(header, "tensor"), column_of(header, "forward_flops_per_image")};
   if (!columns.elements) {
     return invalid_argument(
         fmt::format("{}, line 1: no column is named 'elements'; the columns are: {}", path, line));
@@ -74,8 +74,8 @@ Result<Columns> find_columns(const std::string& line, const std::string& path, b
 }
 
 // `where` names the file and the line.
-Status add_row(const std::vector<std::string_view>& fields, const Columns& columns, const std::string& where,
-               Workload& workload) {
+Status add_row(const std::vector<std::string_view>& fields, const LayerColumns& columns,
+               const std::string& where, Workload& workload) {
   const auto count = parse_count(fields[*columns.elements]);
   if (!count) {
     return invalid_argument(fmt::format("{}: '{}' is not a number of elements from 1 to {}", where,

@@ -8,11 +8,12 @@
 #include <cstdint>
 #include <optional>
 
+#include "tools/cli/run/run.hpp"
+
 namespace tutti {
 namespace {
 
 constexpr int kMaxSlots = 1 << 16;  // of a host
-constexpr std::int64_t kMaxRanks = 1 << 20;
 
 std::string_view trim(std::string_view text) {
   constexpr std::string_view kBlanks = " \t\r";
@@ -106,9 +107,9 @@ Result<std::vector<HostSlots>> parse_hostfile(std::string_view text, int default
 Result<std::vector<HostSlots>> place_ranks(const std::vector<HostSlots>& hosts, int rank_count) {
   std::int64_t slots = 0;
   for (const HostSlots& host : hosts) slots += host.slots;
-  if (rank_count == 0 && slots > kMaxRanks)
+  if (rank_count == 0 && slots > kMostJobRanks)
     return invalid_argument(
-        fmt::format("{} slots are more than {} ranks; say how many with -n", slots, kMaxRanks));
+        fmt::format("{} slots are more than {} ranks; say how many with -n", slots, kMostJobRanks));
   if (rank_count == 0) rank_count = static_cast<int>(slots);
   if (rank_count > slots) {
     return invalid_argument(

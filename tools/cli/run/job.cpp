@@ -29,7 +29,6 @@
 namespace tutti {
 namespace {
 
-constexpr int kNotFoundStatus = 127;
 constexpr int kNotExecutableStatus = 126;
 // How long output is still read once every process of the job is gone; a pipe may be held by a stranger.
 constexpr std::chrono::milliseconds kDrain{500};

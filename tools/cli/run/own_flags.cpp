@@ -11,13 +11,13 @@
 namespace tutti {
 namespace {
 
-constexpr int kMaxRanks = 4096;  // that we start ourselves
+constexpr int kMostOwnRanks = 4096;  // that we start ourselves
 
 Status set_rank_count(RunOptions& options, const RunFlag&, std::string_view text) {
   const std::optional<double> value = parse_number<double>(text);
-  if (!value || *value < 1 || *value > kMaxRanks || *value != static_cast<int>(*value)) {
+  if (!value || *value < 1 || *value > kMostOwnRanks || *value != static_cast<int>(*value)) {
     return invalid_argument(
-        fmt::format("expected a number of ranks from 1 to {}, got '{}'", kMaxRanks, text));
+        fmt::format("expected a number of ranks from 1 to {}, got '{}'", kMostOwnRanks, text));
   }
   options.rank_count = static_cast<int>(*value);
   return {};

@@ -24,7 +24,6 @@ namespace tutti {
 namespace {
 
 constexpr int kUsageStatus = 2;
-constexpr int kNotFoundStatus = 127;
 
 constexpr std::string_view kHelp =
     "usage: tutti run [-n N] [-H HOST:SLOTS,...] [--bind WHERE] [--no-prefix] [--grace SECONDS] [--] PROGRAM "

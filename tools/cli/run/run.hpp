@@ -69,6 +69,8 @@ struct RunOptions {
 };
 
 constexpr int kMostJobRanks = 1 << 20;
+// As a shell has it, of a program that is not there.
+constexpr int kNotFoundStatus = 127;
 
 // Reads what follows the word `run` or `horovodrun`: options up to the first word that is none, then the program.
 // Without -n there are as many ranks as CPUs this process may use, or slots of the hosts; horovodrun insists on it.

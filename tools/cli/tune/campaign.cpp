@@ -15,8 +15,6 @@ namespace {
 // An algorithm is not run if the fitted model predicts that it takes kHopeless times as long as the best one.
 // The same holds from kUnlikely on, if it was that slow at the nearest measured size.
 constexpr double kHopeless = 4, kUnlikely = 1.3;
-// A measured size counts half as much for each factor of 2^kHalfLife that it is away from what is predicted.
-constexpr double kHalfLife = 2;
 constexpr std::size_t kMostRounds = 25;
 // Of the budget, what sizes get first; the rest is for crossovers.
 constexpr double kFirstShare = 0.85;
@@ -179,8 +177,7 @@ class Campaign {
     std::vector<Sample> samples;
     for (const Measured& m : measured_) {
       samples.push_back(m.sample);
-      const double ratio = static_cast<double>(m.bytes + 1) / static_cast<double>(bytes + 1);
-      samples.back().weight = std::exp2(-std::abs(std::log2(ratio)) / kHalfLife);
+      samples.back().weight = weight_at(m.bytes, bytes);
     }
     return fit_model(samples);
   }

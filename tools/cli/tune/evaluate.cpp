@@ -2,7 +2,6 @@
 #include "tools/cli/tune/evaluate.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -11,10 +10,6 @@
 
 namespace tutti::tool {
 namespace {
-
-// Times of messages are no straight line over eight decades of sizes (protocols change, caches end). So there
-// is one fit for each size, in which a sample counts half as much for each factor of 2^kHalfLife away.
-constexpr double kHalfLife = 2;
 
 struct Candidate {
   std::string name;
@@ -97,8 +92,7 @@ class LocalFit {
 
   CostModel at(std::uint64_t bytes) {
     for (std::size_t i = 0; i < samples_.size(); ++i) {
-      const double ratio = static_cast<double>(bytes_[i] + 1) / static_cast<double>(bytes + 1);
-      samples_[i].weight = std::exp2(-std::abs(std::log2(ratio)) / kHalfLife);
+      samples_[i].weight = weight_at(bytes_[i], bytes);
     }
     return fit_model(samples_);
   }

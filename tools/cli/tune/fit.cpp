@@ -76,6 +76,12 @@ std::optional<Unknowns> solve(const std::array<Unknowns, kUnknowns>& ata, const 
 
 }  // namespace
 
+double weight_at(std::uint64_t measured_bytes, std::uint64_t bytes) {
+  constexpr double kHalfLife = 2;  // in doublings of the size
+  const double ratio = static_cast<double>(measured_bytes + 1) / static_cast<double>(bytes + 1);
+  return std::exp2(-std::abs(std::log2(ratio)) / kHalfLife);
+}
+
 CostModel typical_model() {
   CostModel model;
   model.link(Level::network) = {1500000, 500000, 50 * 1024, 50 * 1024};

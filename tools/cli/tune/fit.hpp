@@ -17,6 +17,10 @@ struct Sample {
   double weight = 1;
 };
 
+// How much a time measured at one size counts in a fit for another: half as much for each factor of 4 between them. Times of
+// messages are no straight line over eight decades of sizes (protocols change, caches end), so there is one fit for each size.
+double weight_at(std::uint64_t measured_bytes, std::uint64_t bytes);
+
 // The figures to start from: a machine with a network of our day. The fit finds factors to them, one for all
 // latencies, one for all messages, ..., so that two algorithms are enough.
 CostModel typical_model();

@@ -21,7 +21,7 @@ namespace tutti::tool {
 namespace {
 
 // A choice as good as the best, as far as medians tell.
-constexpr double kAsGood = 1.02;
+constexpr double kAsGoodRegret = 1.02;
 
 // Of several points: geometric means of time / best candidate's time.
 struct Summary {
@@ -31,12 +31,12 @@ struct Summary {
   void add(const Verdict& v) {
     const double regret = v.chosen_us / v.best_us;
     ++points;
-    wins += regret <= kAsGood ? 1U : 0U;
+    wins += regret <= kAsGoodRegret ? 1U : 0U;
     log_regret += std::log(regret);
     worst = std::max(worst, regret);
     if (v.default_us <= 0) return;
     ++default_points;
-    default_wins += v.default_us / v.best_us <= kAsGood ? 1U : 0U;
+    default_wins += v.default_us / v.best_us <= kAsGoodRegret ? 1U : 0U;
     log_default += std::log(v.default_us / v.best_us);
     log_choice_where_default += std::log(regret);
   }

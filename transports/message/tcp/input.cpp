@@ -26,9 +26,9 @@ constexpr std::size_t kLeastRoom = sizeof(FrameHead) + kWholeBytes + kAlignment;
 // From here on the rest of a message is read straight to where it goes.
 constexpr std::size_t kStraightBytes = std::size_t{4} << 10U;
 // One call of pull() takes about so much: what waits to be sent gets its turn.
-constexpr std::size_t kMostBytesAtOnce = std::size_t{256} << 10U;
+constexpr std::size_t kMostBytesRead = std::size_t{256} << 10U;
 constexpr std::size_t kMostReadsAtOnce = 16;
-constexpr std::size_t kMostPieces = 32;
+constexpr std::size_t kMostPiecesRead = 32;
 
 std::size_t round_up(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -128,9 +128,9 @@ Input::Read Input::read_block(std::size_t most) {
 
 // The payload to where it goes, and what comes behind it to the block, in one call.
 Input::Read Input::read_straight() {
-  std::array<iovec, kMostPieces + 1> pieces;
+  std::array<iovec, kMostPiecesRead + 1> pieces;
   std::size_t count = 0, asked = 0;
-  const std::size_t wanted = std::min(left_bytes_, kMostBytesAtOnce);
+  const std::size_t wanted = std::min(left_bytes_, kMostBytesRead);
   const auto add = [&](std::byte* to, std::size_t bytes) {
     pieces[count++] = {to, bytes};
     asked += bytes;
@@ -140,7 +140,7 @@ Input::Read Input::read_straight() {
   } else {
     std::size_t skipped = current_->got_bytes;
     for (const iovec& item : current_->op->ranges.items()) {
-      if (asked == wanted || count == kMostPieces) break;
+      if (asked == wanted || count == kMostPiecesRead) break;
       if (skipped < item.iov_len) {
         add(static_cast<std::byte*>(item.iov_base) + skipped,
             std::min(item.iov_len - skipped, wanted - asked));

@@ -14,9 +14,9 @@ using message::WireDriver;
 
 namespace {
 
-constexpr std::size_t kMostPieces = 64;
+constexpr std::size_t kMostPiecesWritten = 64;
 // One call hands so much to the kernel: what has come meanwhile is to be read while it is in the cache.
-constexpr std::size_t kMostBytesAtOnce = std::size_t{256} << 10U;
+constexpr std::size_t kMostBytesWritten = std::size_t{256} << 10U;
 constexpr std::array<std::byte, kAlignment> kPadding{};
 // A frame with so little payload is put together first: one piece costs the kernel less than three.
 constexpr std::size_t kShortBytes = 1024;
@@ -24,10 +24,10 @@ constexpr std::size_t kShortBytes = 1024;
 // The pieces that one call writes.
 class Pieces {
  public:
-  bool has_room() const { return count_ < pieces_.size() && bytes_ < kMostBytesAtOnce; }
+  bool has_room() const { return count_ < pieces_.size() && bytes_ < kMostBytesWritten; }
   // False if it does not go in as a whole.
   bool add(const void* data, std::size_t bytes) {
-    const std::size_t taken = has_room() ? std::min(bytes, kMostBytesAtOnce - bytes_) : 0;
+    const std::size_t taken = has_room() ? std::min(bytes, kMostBytesWritten - bytes_) : 0;
     if (taken != 0) pieces_[count_++] = {const_cast<void*>(data), taken};
     bytes_ += taken;
     return taken == bytes;
@@ -51,7 +51,7 @@ class Pieces {
   ssize_t write(Channel& channel) { return channel.write({pieces_.data(), count_}); }
 
  private:
-  std::array<iovec, kMostPieces> pieces_;
+  std::array<iovec, kMostPiecesWritten> pieces_;
   std::size_t count_ = 0;
   std::size_t bytes_ = 0;
 };
