@@ -1,5 +1,6 @@
 // The C interface of joining, groups and shared memory. Knows the public C++ interface only; tutti.h has the
 // contracts.
+#include <algorithm>
 #include <optional>
 
 #include "bindings/c/handles.hpp"
@@ -132,6 +133,17 @@ tutti_status_t tutti_group_reconfigure(tutti_group_t group, int new_size, const 
   return make_part("reconfigure", group, successor, [&](const tutti::CommGroup& g) {
     if (left_out == nullptr && left_out_count > 0) refuse("reconfigure: left_out: a null pointer");
     return g.reconfigure(new_size, {left_out, left_out_count});
+  });
+}
+
+tutti_status_t tutti_group_member_ids(tutti_group_t group, int* ids, size_t id_count) {
+  return guarded([&] {
+    const std::vector<int> members = group_of(group).member_ids();
+    check_place("member_ids", "ids", ids);
+    if (id_count < members.size())
+      refuse("member_ids: id_count: " + std::to_string(id_count) + "; expected at least the " +
+             std::to_string(members.size()) + " members of the group");
+    std::copy(members.begin(), members.end(), ids);
   });
 }
 

@@ -204,6 +204,11 @@ void define_changes(py::module_& module, py::class_<OpenGroup, SharedGroup>& gro
             "new_size members.",
             py::arg("new_size") = 0, py::arg("left_out") = std::vector<int>());
   group.def(
+      "member_ids",
+      [](const SharedGroup& g) { return guarded(*g, "member_ids", [&] { return g->group().member_ids(); }); },
+      "Numbers of the members, in rank order, that they keep in all successors: their ranks in the first "
+      "group, and higher ones for processes that joined. So a successor tells who is missing.");
+  group.def(
       "invitation",
       [](const SharedGroup& g) { return guarded(*g, "invitation", [&] { return g->group().invitation(); }); },
       "Text with which a process can join this group, while one of its first 8 members lives. It holds the "

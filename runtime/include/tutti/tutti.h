@@ -121,6 +121,10 @@ tutti_status_t tutti_group_grow(tutti_group_t group, int new_size, tutti_group_t
 // Both at once: the survivors without `left_out`, and processes that join, up to new_size members.
 tutti_status_t tutti_group_reconfigure(tutti_group_t group, int new_size, const int* left_out,
                                        size_t left_out_count, tutti_group_t* successor);
+// Copies the numbers of the members, in rank order, that they keep in all successors: their ranks in the first group, and
+// higher ones for processes that joined. So a successor tells who is missing. No communication. Errors: INVALID_ARGUMENT
+// if id_count is below tutti_group_size(); nothing is copied then.
+tutti_status_t tutti_group_member_ids(tutti_group_t group, int* ids, size_t id_count);
 // Copies up to text_bytes of the text with which a process can join this group, ended by 0. It holds the secret of the
 // job: whoever has it can join, while one of the first 8 members lives. *needed_bytes (if not NULL) is its length with
 // the 0. Errors: INVALID_ARGUMENT if it does not fit; nothing is copied then.

@@ -35,6 +35,7 @@ static void null_handles(void) {
   CHECK_CLOSED(tutti_group_shrink(NULL, NULL, 0, &part));
   CHECK_CLOSED(tutti_group_grow(NULL, 0, &part));
   CHECK_CLOSED(tutti_group_reconfigure(NULL, 0, NULL, 0, &part));
+  CHECK_CLOSED(tutti_group_member_ids(NULL, &x, 1));
   CHECK_CLOSED(tutti_group_invitation(NULL, text, sizeof text, NULL));
   CHECK_CLOSED(tutti_alloc(8, NULL, &memory));
   CHECK_CLOSED(tutti_free(&x, NULL));
@@ -293,6 +294,7 @@ static void grows(tutti_group_t group) {
 // Rank 0 stays behind, and the others follow one of them.
 static void survivors_go_on(void) {
   const int first = 0;
+  int ids[64];
   int x = rank, y = -1, size = tutti_group_size(world);
   tutti_group_t part = NULL, rest = NULL;
   CHECK_OK(tutti_group_split(world, 0, 0, &part));
@@ -300,6 +302,11 @@ static void survivors_go_on(void) {
     CHECK_OK(tutti_group_shrink(part, &first, size == 1 ? 0 : 1, &rest));
     CHECK(tutti_group_rank(rest) == (size == 1 ? 0 : rank - 1));
     CHECK(tutti_group_size(rest) == (size == 1 ? 1 : size - 1));
+    for (int i = 0; i < tutti_group_size(rest); ++i) ids[i] = -1;
+    CHECK_INVALID(tutti_group_member_ids(rest, ids, 0), "id_count: 0; expected at least");
+    CHECK_NOWHERE(tutti_group_member_ids(rest, NULL, 64));
+    CHECK_OK(tutti_group_member_ids(rest, ids, 64));
+    for (int i = 0; i < tutti_group_size(rest); ++i) CHECK(ids[i] == (size == 1 ? 0 : i + 1));
     CHECK_OK(tutti_allreduce(&x, &y, 1, TUTTI_I32, TUTTI_SUM, rest, NULL));
     CHECK(y == size * (size - 1) / 2);
     CHECK_FAILS(tutti_barrier(part, NULL), TUTTI_ABORTED, "has a successor");

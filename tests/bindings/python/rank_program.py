@@ -460,6 +460,8 @@ class Groups(RankTest):
         self.assertFalse(world.is_open)
         self.assertEqual(rest.size, max(1, tutti.size() - 1))
         rest_rank, rest_size = rest.rank, rest.size
+        first = 1 if tutti.size() > 1 else 0
+        self.assertEqual(rest.member_ids(), list(range(first, first + rest.size)))
         total = numpy.full(1000, rest.rank)
         rest.allreduce(total)
         self.assertEqual(set(total), {rest.size * (rest.size - 1) // 2})
