@@ -6,6 +6,7 @@ Knows what the help promises, nothing of how it is done. Usage: tools_test.py PA
 import importlib
 import json
 import os
+import pty
 import re
 import resource
 import subprocess
@@ -116,7 +117,41 @@ def test_usage(_folder):
     expect_usage_error(["verify", "--all", "-n", "4..2"], "4..2")
 
 
+def run_at_terminal(*words, **environment):
+    """The output of a run whose streams are a terminal."""
+    ours, theirs = pty.openpty()
+    extra = {"TERM": "xterm", "LC_ALL": "C.UTF-8", "NO_COLOR": "", **environment}
+    with subprocess.Popen([tutti, *map(str, words)], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+                          env=clean_environment(**extra)) as process:
+        os.close(theirs)
+        seen = b""
+        try:
+            while chunk := os.read(ours, 65536):
+                seen += chunk
+        except OSError:  # how Linux tells that the other side is closed
+            pass
+        os.close(ours)
+        expect(process.wait(SECONDS) == 0, f"{words} at a terminal: {seen}")
+    return seen.decode()
+
+
+def check_terminal():
+    """How far it is, and bars below the table; a pipe sees neither."""
+    words = ["bench", "allreduce", "-n", 2, "-b", 4, "-e", "4k", "-f", 32, *QUICK]
+    shown = run_at_terminal(*words)
+    expect(re.search(r"\r\x1b\[K\[#{8}\.{16}\] 33 % 128 B \(2 of 3\); \d+ s left\r\x1b\[K", shown), f"a line of progress: {shown!r}")
+    bars = re.findall(r"^ *(4 B|128 B|4 KiB) \x1b\[36m([█▏▎▍▌▋▊▉]+) *\x1b\[0m ([\d.]+)\r$", shown, re.M)
+    expect([bar[0] for bar in bars] == ["4 B", "128 B", "4 KiB"] and "█" * 40 in shown, f"bars: {shown!r}")
+    plain = run_at_terminal(*words, NO_COLOR="1", LC_ALL="C")
+    expect("#" * 40 in plain and "█" not in plain and not re.search(r"\x1b\[[\d;]*m", plain), f"no colours, no blocks: {plain!r}")
+    dumb = run_at_terminal(*words, TERM="dumb")
+    piped = run(*words)
+    for text in (dumb, piped.stdout + piped.stderr):
+        expect("4 KiB" in text and "\x1b" not in text and "█" not in text and " left" not in text, f"nothing for terminals: {text!r}")
+
+
 def test_bench(folder):
+    check_terminal()
     path = os.path.join(folder, "rows.json")
     # TUTTI_PIN counts before the bench's own binding, and --bind before both. On one CPU, bound and unbound ranks look alike.
     cpus = len(os.sched_getaffinity(0))
