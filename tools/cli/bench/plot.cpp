@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -63,12 +62,11 @@ int draw_plots(const BenchOptions& options, const std::function<Json()>& about) 
   if (!options.plot_path.empty()) status = draw_to(options.plot_path, "--plot", options, "");
   if (options.html_path.empty()) return status;
   const std::string text = about().dump();
-  const int fd = ::memfd_create("about", 0);
+  const OwnedFd file(::memfd_create("about", 0));
   const bool is_written =
-      fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+      file.is_open() && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const int page_status =
-      draw_to(options.html_path, "--html", options, is_written ? fmt::format("/dev/fd/{}", fd) : "");
-  if (fd >= 0) ::close(fd);
+      draw_to(options.html_path, "--html", options, is_written ? fmt::format("/dev/fd/{}", file.get()) : "");
   return std::max(status, page_status);
 }
 
@@ -89,19 +87,9 @@ Status check_outputs(const BenchOptions& options) {
 TemporaryLines::TemporaryLines(BenchOptions& options) {
   const bool is_drawn = !options.plot_path.empty() || !options.html_path.empty();
   if (!is_drawn || !options.json_path.empty()) return;
-  const char* folder = std::getenv("TMPDIR");
-  path_ = fmt::format("{}/tutti-bench-XXXXXX", folder != nullptr && *folder != '\0' ? folder : "/tmp");
-  const int fd = ::mkstemp(path_.data());
-  if (fd < 0) {
-    path_.clear();
-    return;
-  }
-  ::close(fd);
-  options.json_path = path_;
-}
-
-TemporaryLines::~TemporaryLines() {
-  if (!path_.empty()) ::unlink(path_.c_str());
+  file_ = OwnedFd(::memfd_create("tutti-bench", MFD_CLOEXEC));
+  // Other processes of this user open it by this name; no folder has to be there, none has to be writable.
+  if (file_.is_open()) options.json_path = fmt::format("/proc/{}/fd/{}", ::getpid(), file_.get());
 }
 
 }  // namespace tutti::tool

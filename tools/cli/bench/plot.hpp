@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "runtime/base/owned_fd.hpp"
 #include "tools/cli/bench/options.hpp"
 #include "tools/cli/json.hpp"
 
@@ -16,18 +17,14 @@ int draw_plots(const BenchOptions& options, const std::function<Json()>& about);
 // Errors: invalid_argument for a file that cannot be written, before anything is measured.
 Status check_outputs(const BenchOptions& options);
 
-// Gives options.json_path a temporary file where something is drawn but there is no --json; removes it at
-// the end.
+// Gives options.json_path a file in memory where something is drawn but there is no --json.
 class TemporaryLines {
  public:
   explicit TemporaryLines(BenchOptions& options);
-  ~TemporaryLines();
-  TemporaryLines(const TemporaryLines&) = delete;
-  TemporaryLines& operator=(const TemporaryLines&) = delete;
-  bool is_used() const { return !path_.empty(); }
+  bool is_used() const { return file_.is_open(); }
 
  private:
-  std::string path_;
+  OwnedFd file_;
 };
 
 }  // namespace tutti::tool

@@ -160,7 +160,11 @@ def main(arguments):
         except ImportError:
             print("plot_bench.py: this python3 has no matplotlib", file=sys.stderr)
             return NO_MATPLOTLIB
-    rows = read_rows(arguments[:-1])
+    try:
+        rows = read_rows(arguments[:-1])
+    except OSError as error:
+        print(f"plot_bench.py: {error}", file=sys.stderr)
+        return 2
     points = points_of(rows)
     if not points:
         print("plot_bench.py: there are no results to draw", file=sys.stderr)
