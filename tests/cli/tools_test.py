@@ -3,9 +3,10 @@
 
 Knows what the help promises, nothing of how it is done. Usage: tools_test.py PART TUTTI; 77 is "skipped".
 """
-import importlib.util
+import importlib
 import json
 import os
+import pty
 import re
 import resource
 import subprocess
@@ -97,7 +98,7 @@ def test_usage(_folder):
     for words, said in ((["-b", "4q"], "-b"), (["-b", "8", "-e", "4"], "-b"), (["-f", "1"], "-f"), (["--dtype", "f33"], "--dtype"),
                         (["--op", "plus"], "--op"), (["--op", "band"], "--op"), (["--op", "user"], "--op"), (["-n", "0"], "-n"),
                         (["--root", "2", "-n", "2"], "--root"), (["--pages", "2m"], "--pages"), (["--alloc", "heap"], "--alloc"),
-                        (["--bind", "socket"], "--bind"), (["--b2b", "--hot"], "--b2b"), (["--plot", "a.pdf"], ".svg"),
+                        (["--bind", "socket"], "--bind"), (["--b2b", "--hot"], "--b2b"), (["--plot", "a.pdf"], ".svg"), (["--html", "a.txt"], ".html"),
                         (["--iters", "-1"], "--iters"), (["--budget", "0"], "--budget"), (["--against", "nccl"], "openmpi"),
                         (["--rounds", "0"], "--rounds"), (["--beside", "-1"], "--beside"), (["--against", "mpich", "--workload", "vgg16"], "--workload")):
         expect_usage_error(["bench", "allreduce", *words], said)
@@ -116,7 +117,41 @@ def test_usage(_folder):
     expect_usage_error(["verify", "--all", "-n", "4..2"], "4..2")
 
 
+def run_at_terminal(*words, **environment):
+    """The output of a run whose streams are a terminal."""
+    ours, theirs = pty.openpty()
+    extra = {"TERM": "xterm", "LC_ALL": "C.UTF-8", "NO_COLOR": "", **environment}
+    with subprocess.Popen([tutti, *map(str, words)], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs,
+                          env=clean_environment(**extra)) as process:
+        os.close(theirs)
+        seen = b""
+        try:
+            while chunk := os.read(ours, 65536):
+                seen += chunk
+        except OSError:  # how Linux tells that the other side is closed
+            pass
+        os.close(ours)
+        expect(process.wait(SECONDS) == 0, f"{words} at a terminal: {seen}")
+    return seen.decode()
+
+
+def check_terminal():
+    """How far it is, and bars below the table; a pipe sees neither."""
+    words = ["bench", "allreduce", "-n", 2, "-b", 4, "-e", "4k", "-f", 32, *QUICK]
+    shown = run_at_terminal(*words)
+    expect(re.search(r"\r\x1b\[K\[#{8}\.{16}\] 33 % 128 B \(2 of 3\); \d+ s left\r\x1b\[K", shown), f"a line of progress: {shown!r}")
+    bars = re.findall(r"^ *(4 B|128 B|4 KiB) \x1b\[36m([█▏▎▍▌▋▊▉]+) *\x1b\[0m ([\d.]+)\r$", shown, re.M)
+    expect([bar[0] for bar in bars] == ["4 B", "128 B", "4 KiB"] and "█" * 40 in shown, f"bars: {shown!r}")
+    plain = run_at_terminal(*words, NO_COLOR="1", LC_ALL="C")
+    expect("#" * 40 in plain and "█" not in plain and not re.search(r"\x1b\[[\d;]*m", plain), f"no colours, no blocks: {plain!r}")
+    dumb = run_at_terminal(*words, TERM="dumb")
+    piped = run(*words)
+    for text in (dumb, piped.stdout + piped.stderr):
+        expect("4 KiB" in text and "\x1b" not in text and "█" not in text and " left" not in text, f"nothing for terminals: {text!r}")
+
+
 def test_bench(folder):
+    check_terminal()
     path = os.path.join(folder, "rows.json")
     # TUTTI_PIN counts before the bench's own binding, and --bind before both. On one CPU, bound and unbound ranks look alike.
     cpus = len(os.sched_getaffinity(0))
@@ -993,10 +1028,9 @@ def test_nodes(folder):
 
 def test_curves():
     """A comparison and the bounds of another run in one picture."""
-    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "cli", "plot", "plot_bench.py")
-    spec = importlib.util.spec_from_file_location("plot_bench", path)
-    plot_bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(plot_bench)
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "cli", "plot"))
+    sys.dont_write_bytecode = True
+    plot_bench = importlib.import_module("plot_bench")
     compared = [{"library": library, "bytes": size, "p50_us": us, "rate": 1.0} for library, us in (("tutti", 2), ("openmpi", 3)) for size in (4, 64)]
     bounds = [{"bytes": size, "p50_us": 4.0, "rate": 1.0, "bound_us": 1.0} for size in (4, 64)]
     curves = plot_bench.make_curves(compared + bounds)
@@ -1006,17 +1040,21 @@ def test_curves():
 
 
 def test_plot(folder):
-    """Drawn where some python3 has matplotlib; a clear message where none has."""
+    """A .svg needs no package; a .png is drawn where some python3 has matplotlib, and where none has a message says so."""
     test_curves()
     words = ["bench", "allreduce", "-n", 2, "-b", 4, "-e", "4k", "-f", 32, "--plot"]
     result = run(*words, folder + "/plot.svg", *QUICK)
-    if result.returncode != 0:
-        expect("python3-matplotlib" in result.stderr, "the message says what is missing", result)
-        sys.exit(SKIPPED)
-    for name, start in (("plot.svg", b"<?xml"), ("plot.png", b"\x89PNG")):
-        result = run(*words, os.path.join(folder, name), *QUICK)
-        with open(os.path.join(folder, name), "rb") as picture:
-            expect(picture.read(8).startswith(start), name, result)
+    expect(result.returncode == 0, "a plot without matplotlib", result)
+    svg = "{http://www.w3.org/2000/svg}"
+    root = xml_tree.parse(folder + "/plot.svg").getroot()
+    curves = [len(line.get("points").split()) for line in root.iter(svg + "polyline")]
+    expect(curves.count(3) == 2 and root.find(svg + "title") is not None, f"three sizes in two charts: {curves}", result)
+    result = run(*words, folder + "/plot.png", *QUICK)
+    if result.returncode == 0:
+        with open(folder + "/plot.png", "rb") as picture:
+            expect(picture.read(4) == b"\x89PNG", "a picture", result)
+    else:
+        expect("python3-matplotlib" in result.stderr and ".svg" in result.stderr, "the message says what is missing", result)
     if len(os.sched_getaffinity(0)) > 1:
         for words in (["roofline", "-e", "8k", "--rounds", 1], ["allreduce", "--roofline", "-b", "4k", "-e", "64k"]):
             result = run("bench", *words, "-n", 2, "--budget", "0.003", "--plot", folder + "/roofline.svg")

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -68,14 +67,6 @@ std::vector<Part> list_backends() {
     parts.push_back(std::move(part));
   }
   return parts;
-}
-
-std::string cpu_model() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.find(": ") + 2, line.size()));
-  }
-  return "unknown";
 }
 
 // The tuning file that a run on this machine would use; only the run sees whether it fits the job.

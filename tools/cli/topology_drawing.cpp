@@ -201,7 +201,7 @@ Status draw_svg(const Json& boxes, const std::string& path) {
   const bool is_written =
       fd >= 0 && ::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const int status =
-      is_written ? run_and_wait({"python3", *script, fmt::format("/dev/fd/{}", fd), path}, false) : 1;
+      is_written ? run_and_wait({"python3", "-B", *script, fmt::format("/dev/fd/{}", fd), path}, false) : 1;
   if (fd >= 0) ::close(fd);
   if (status == kNotStarted) return unsupported("there is no python3");
   return status == 0 ? Status() : unsupported(fmt::format("nothing was drawn to {}", path));

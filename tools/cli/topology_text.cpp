@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <utility>
 #include <vector>
 
@@ -97,6 +98,14 @@ std::string describe(const Topology& topology) {
       span_text(topology.cores, [](const PuRange& core) { return core.count; }),
       counted(topology.pus.size(), "PU"), numa_line(topology), caches_line(topology), allowed.size(),
       counted(topology.pus.size(), "PU"), cpu_list_text(allowed), limits_line(topology));
+}
+
+std::string cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) return line.substr(std::min(line.find(": ") + 2, line.size()));
+  }
+  return "unknown";
 }
 
 }  // namespace tutti::tool

@@ -13,4 +13,7 @@ std::string describe(const Topology& topology);
 // The CPU numbers of a range as the system writes them: "0-3,8-11".
 std::string cpus_of(const Topology& topology, const PuRange& pus);
 
+// The processor of this machine as the system names it, or "unknown".
+std::string cpu_model();
+
 }  // namespace tutti::tool

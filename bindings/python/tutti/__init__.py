@@ -26,7 +26,10 @@ from ._errors import (
     TimeoutError,  # pylint: disable=redefined-builtin
     UnsupportedError,
 )
-from ._native import (
+from ._interpreter import check as _check_interpreter
+
+_check_interpreter()  # before the import that would fail with less to say
+from ._native import (  # pylint: disable=wrong-import-position
     CallPlan,
     CompletionQueue,
     Group,

@@ -98,8 +98,25 @@ def stub_signature(function):
     return named + [(a.arg, d is not None) for a, d in zip(function.args.kwonlyargs, function.args.kw_defaults)]
 
 
+def check_other_interpreter():
+    """A package that another Python's module lies in says so, and what to type."""
+    with tempfile.TemporaryDirectory() as folder:
+        package = os.path.join(folder, "tutti")
+        os.makedirs(package)
+        for name in ("__init__.py", "_errors.py", "_interpreter.py"):
+            shutil.copy(os.path.join(ROOT, "bindings", "python", "tutti", name), package)
+        with open(os.path.join(package, "_native.cpython-30-x86_64-linux-gnu.so"), "w", encoding="utf-8"):
+            pass
+        done = subprocess.run([sys.executable, "-B", "-c", "import tutti"], capture_output=True, text=True, check=False, timeout=SECONDS,
+                              env=environment(PYTHONPATH=folder))
+        for text in ("ImportError", "built for another Python (_native.cpython-30", f"{sys.executable} -m pip install"):
+            if text not in done.stderr:
+                sys.exit(f"'{text}' is not in: {done.stderr}")
+
+
 def test_stubs(_options):
     """What _native.pyi says is what the module has, with the same parameters; everything is documented and exported."""
+    check_other_interpreter()
     import tutti  # pylint: disable=import-outside-toplevel
     from tutti import _native  # pylint: disable=import-outside-toplevel
     folder = os.path.join(ROOT, "bindings", "python", "tutti")

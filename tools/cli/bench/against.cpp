@@ -8,6 +8,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <string>
@@ -102,8 +103,7 @@ class Comparison {
         bench::sweep(options_.collective, options_.dtype, options_.rank_count, options_.first_bytes,
                      options_.last_bytes, options_.factor, options_.root);
     for (std::size_t i = 0; i < shapes.size(); ++i) {
-      if (!compare(shapes[i], fmt::format("[{}/{}] {}", i + 1, shapes.size(), bytes_text(shapes[i].bytes()))))
-        return 1;
+      if (!compare(shapes[i], i, shapes.size())) return 1;
     }
     if (ratios_.empty()) return wrong_count_ == 0 ? 0 : 1;
     double log_sum = 0;
@@ -111,7 +111,21 @@ class Comparison {
     fmt::print("# geometric mean of the ratios: {:.2f} over {} sizes; lowest {:.2f}\n",
                std::exp(log_sum / static_cast<double>(ratios_.size())), ratios_.size(),
                *std::min_element(ratios_.begin(), ratios_.end()));
+    print_relative_times();
     return tell_wrong();
+  }
+
+  void print_relative_times() const {
+    std::vector<Bar> bars = {{"tutti", 1, "1.00"}};
+    for (const std::string& library : libraries_) {
+      const auto found = log_ratios_.find(library);
+      if (found == log_ratios_.end()) continue;
+      const std::vector<double>& logs = found->second;
+      const double factor =
+          std::exp(std::accumulate(logs.begin(), logs.end(), 0.0) / static_cast<double>(logs.size()));
+      bars.push_back({library, factor, fmt::format("{:.2f}", factor)});
+    }
+    print_bars("time of a call, tutti = 1 (geometric mean over the sizes; shorter is better)", bars);
   }
 
   int tell_wrong() const {
@@ -257,12 +271,16 @@ class Comparison {
     std::vector<std::string> order = {"tutti"};
     order.insert(order.end(), libraries_.begin(), libraries_.end());
     std::map<std::string, std::map<bench::Calls, Rounds>> rounds;
+    const auto round_count = static_cast<std::size_t>(options_.round_count);
+    const std::size_t turn_count = round_count * order.size() * 3;
+    std::size_t turn = 0;
     for (int round = 0; round < options_.round_count; ++round) {
       for (const std::string& library : order) {
         for (const bench::Calls calls :
              {bench::Calls::none, bench::Calls::blocking, bench::Calls::submitted}) {
-          progress_.show(fmt::format("round {} of {}: {}, {}", round + 1, options_.round_count, library,
-                                     to_string(calls)));
+          show_turn(turn++, turn_count, round_count,
+                    fmt::format("round {} of {}: {}, {}", round + 1, options_.round_count, library,
+                                to_string(calls)));
           const std::string more = sweep + std::string(to_string(calls));
           if (!take_turn(library, mean, more, rounds[library][calls]) && library == "tutti") return 1;
         }
@@ -325,14 +343,28 @@ class Comparison {
     return kAnswerGrace + milliseconds(static_cast<int>(options_.loop.budget_seconds * 1000));
   }
 
+  // How far a turn is that begins. The first one knows the budgets alone.
+  void show_turn(std::size_t turn, std::size_t turn_count, std::size_t turns_of_budget,
+                 const std::string& what) {
+    std::optional<double> seconds_left;
+    if (turn == 0)
+      seconds_left = options_.loop.budget_seconds * static_cast<double>(turn_count) /
+                     static_cast<double>(turns_of_budget);
+    progress_.show(static_cast<double>(turn) / static_cast<double>(turn_count), what, seconds_left);
+  }
+
   // All rounds at one size, and its row. False: tutti itself gave no result.
-  bool compare(const Shape& shape, const std::string& what) {
+  bool compare(const Shape& shape, std::size_t row, std::size_t row_count) {
     std::map<std::string, Rounds> rounds;
     std::vector<std::string> order = {"tutti"};
     order.insert(order.end(), libraries_.begin(), libraries_.end());
+    const auto rounds_of_row = static_cast<std::size_t>(options_.round_count);
+    std::size_t turn = row * rounds_of_row * order.size();
     for (int round = 0; round < options_.round_count; ++round) {
       for (const std::string& library : order) {
-        progress_.show(fmt::format("{}, round {} of {}: {}", what, round + 1, options_.round_count, library));
+        show_turn(turn++, row_count * rounds_of_row * order.size(), rounds_of_row,
+                  fmt::format("{}, round {} of {}: {}", bytes_text(shape.bytes()), round + 1,
+                              options_.round_count, library));
         const bool has_result = take_turn(library, shape, {}, rounds[library]);
         if (!has_result && library == "tutti") return false;
       }
@@ -340,6 +372,14 @@ class Comparison {
     progress_.clear();
     report(shape, rounds);
     return true;
+  }
+
+  // For the bars.
+  void keep_ratios(const Record& own, const std::vector<Record>& peers) {
+    for (const Record& peer : peers) {
+      if (peer.wrong_count == 0 && own.times.p50_us > 0 && peer.times.p50_us > 0)
+        log_ratios_[peer.library].push_back(std::log(peer.times.p50_us / own.times.p50_us));
+    }
   }
 
   void report(const Shape& shape, const std::map<std::string, Rounds>& rounds) {
@@ -360,6 +400,7 @@ class Comparison {
       own.ratio = best->times.p50_us / own.times.p50_us;
       ratios_.push_back(own.ratio);
     }
+    keep_ratios(own, peers);
     wrong_count_ += own.wrong_count;
     json_.write(bench::to_json(own));
     for (const Record& peer : peers) json_.write(bench::to_json(peer));
@@ -389,6 +430,7 @@ class Comparison {
   std::map<std::string, std::optional<PeerProcess>> processes_;
   std::set<std::string> said_;
   std::vector<double> ratios_;
+  std::map<std::string, std::vector<double>> log_ratios_;  // of each library's time to ours, by size
   std::uint64_t wrong_count_ = 0;
   Progress progress_;
 };

@@ -17,6 +17,7 @@
 #include "runtime/job/launchers/launch.hpp"
 #include "runtime/selection/selection.hpp"
 #include "tools/cli/arguments.hpp"
+#include "tools/cli/bench/about.hpp"
 #include "tools/cli/bench/against.hpp"
 #include "tools/cli/bench/gpu_memory.hpp"
 #include "tools/cli/bench/neighbours.hpp"
@@ -150,6 +151,7 @@ int run_processes(const BenchOptions& options, int argc, char** argv) {
 // Finds the mistakes that every rank would report, once, before there are ranks.
 Status check_before_start(const BenchOptions& options, const Environment& environment) {
   TUTTI_RETURN_IF_ERROR(check_values(environment));
+  TUTTI_RETURN_IF_ERROR(check_outputs(options));
   if (options.is_roofline) return {};
   const std::string variable = "TUTTI_ADJUST_" + to_upper(to_string(options.collective));
   const auto rules = get_text(environment, variable);
@@ -180,7 +182,8 @@ Status check_before_start(const BenchOptions& options, const Environment& enviro
 }
 
 // As one rank of a job that a launcher has started.
-int run_inside_job(const BenchOptions& options, const Environment& environment, std::string_view launcher) {
+int run_inside_job(BenchOptions& options, const Environment& environment, std::string_view launcher,
+                   const std::vector<std::string>& words) {
   if (!options.against.empty() || options.overlap_ms > 0 || options.uses_threads ||
       ((options.has_rank_count || options.neighbour_count > 0) && !options.is_child)) {
     return usage_error(
@@ -190,9 +193,10 @@ int run_inside_job(const BenchOptions& options, const Environment& environment, 
                                  launcher)));
   }
   int rank = 0;
+  TemporaryLines lines(options);
   const int status = run_process_rank(options, environment, false, &rank);
   if (status != 0 || options.is_child || rank != 0) return status;
-  return draw_plot(options);
+  return draw_plots(options, [&] { return about_run(options, environment, words, std::string(launcher)); });
 }
 
 // The number of ranks and their binding, where this process starts them.
@@ -230,9 +234,11 @@ int bench_command(int argc, char** argv) {
   if (!parsed) return status;
   BenchOptions& options = *parsed;
   const Environment environment = Environment::of_process();
+  std::vector<std::string> words = {"tutti", "bench"};
+  words.insert(words.end(), argv + 1, argv + argc);
 
   if (const std::string_view launcher = find_launcher(environment); launcher != "none")
-    return run_inside_job(options, environment, launcher);
+    return run_inside_job(options, environment, launcher, words);
 
   if (const Status ready = prepare_ranks(options, environment); !ready) return usage_error("bench", ready);
 
@@ -270,7 +276,8 @@ int bench_command(int argc, char** argv) {
   } else {
     status = run_processes(options, static_cast<int>(arguments.size()), arguments.data());
   }
-  return status == 0 && !options.is_server ? draw_plot(options) : status;
+  if (status != 0 || options.is_server) return status;
+  return draw_plots(options, [&] { return about_run(options, environment, words, ""); });
 }
 
 }  // namespace tutti::tool

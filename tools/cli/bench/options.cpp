@@ -69,6 +69,7 @@ constexpr std::string_view kFooter =
     "  tutti bench allreduce -n 2 --roofline\n"
     "  tutti bench allreduce -n 2 -e 1k --submitted --rounds 9\n"
     "  tutti bench allreduce -n 2 -b 4 -e 64 --beside 6 --bind none --against mpich\n"
+    "  tutti bench allreduce -n 2 --against mpich --html results.html\n"
     "  tutti bench roofline -n 2 --json ceilings.json --plot ceilings.svg\n"
     "  tutti bench allgather -b 1k -e 64m --against openmpi,mpich --json a.json --plot a.svg\n"
     "  tutti bench allreduce --nodes 2 --rate 1gbit --against openmpi,gloo,sockets\n"
@@ -197,7 +198,12 @@ void add_rank_options(ArgumentParser& app, BenchOptions& o, Words& w) {
                  "where the programs of --against are (default: beside this build)");
   app.add_option("--json", o.json_path, "write one JSON object per row to this file").take_last();
   app.add_option("--plot", o.plot_path,
-                 "draw the result to a .png or .svg file (needs python3 with matplotlib)")
+                 "draw the result to a .svg or .png file (needs python3, a .png matplotlib too)")
+      .excludes("--submitted");
+  app.add_option(
+         "--html", o.html_path,
+         "write a page: plots, table, the machine with its ranks, settings, versions; it loads nothing "
+         "(needs python3)")
       .excludes("--submitted");
   app.add_flag("--serve", o.is_server, "").hide();
   app.add_flag("--child", o.is_child, "").hide();
@@ -324,8 +330,8 @@ Status take_device(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   o.device = DeviceKind::cuda;
   if (o.collective == Collective::barrier)
     return invalid_argument("--device cuda: a barrier has no buffers; measure it without --device");
-  for (const char* option :
-       {"--workload", "--submitted", "--then", "--roofline", "--alloc", "--pages", "--against", "--plot"}) {
+  for (const char* option : {"--workload", "--submitted", "--then", "--roofline", "--alloc", "--pages",
+                             "--against", "--plot", "--html"}) {
     if (app.count(option) > 0)
       return invalid_argument(
           fmt::format("{}: of calls on host memory only; leave it or --device cuda out", option));
@@ -337,8 +343,8 @@ Status take_device(const ArgumentParser& app, const Words& w, BenchOptions& o) {
 Status take_step(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   if (!o.is_step) return {};
   if (o.collective != Collective::allreduce) return invalid_argument("--step: measured for allreduce only");
-  for (const char* option :
-       {"--overlap", "--algorithm", "--in-place", "--b2b", "--hot", "--roofline", "--against", "--plot"}) {
+  for (const char* option : {"--overlap", "--algorithm", "--in-place", "--b2b", "--hot", "--roofline",
+                             "--against", "--plot", "--html"}) {
     if (app.count(option) > 0)
       return invalid_argument(fmt::format("{}: not of steps; leave it or --step out", option));
   }
@@ -387,6 +393,8 @@ Status check(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   };
   if (!o.plot_path.empty() && !ends_with(".png") && !ends_with(".svg"))
     return invalid_argument(fmt::format("--plot: '{}' ends neither in .png nor in .svg", o.plot_path));
+  if (!o.html_path.empty() && !o.html_path.ends_with(".html"))
+    return invalid_argument(fmt::format("--html: '{}' does not end in .html", o.html_path));
   return {};
 }
 

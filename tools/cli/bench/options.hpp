@@ -46,7 +46,7 @@ struct BenchOptions {
   Binding binding = Binding::automatic;
   int neighbour_count = 0;  // busy processes beside the ranks
 
-  std::string json_path, plot_path;
+  std::string json_path, plot_path, html_path;
   NodePlan nodes;                    // no nodes: this one
   std::string rate;                  // of the links between nodes, as tc(8) takes it; empty: unlimited
   std::vector<std::string> against;  // peers' libraries

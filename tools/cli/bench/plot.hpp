@@ -1,25 +1,30 @@
 // Hands saved JSON lines to the plot script. Knows nothing of drawing.
 #pragma once
 
+#include <functional>
+#include <string>
+
+#include "runtime/base/owned_fd.hpp"
 #include "tools/cli/bench/options.hpp"
+#include "tools/cli/json.hpp"
 
 namespace tutti::tool {
 
-// Draws options.json_path to options.plot_path, if a plot was asked for. Returns the exit status: 1 with a
-// message if python3 or matplotlib is missing.
-int draw_plot(const BenchOptions& options);
+// Draws options.json_path to options.plot_path and options.html_path, as far as they were asked for; the page
+// shows what `about` returns. Returns the exit status: 1 with a message if python3 or matplotlib is missing.
+int draw_plots(const BenchOptions& options, const std::function<Json()>& about);
 
-// Gives options.json_path a temporary file where there is a plot but no --json; removes it at the end.
+// Errors: invalid_argument for a file that cannot be written, before anything is measured.
+Status check_outputs(const BenchOptions& options);
+
+// Gives options.json_path a file in memory where something is drawn but there is no --json.
 class TemporaryLines {
  public:
   explicit TemporaryLines(BenchOptions& options);
-  ~TemporaryLines();
-  TemporaryLines(const TemporaryLines&) = delete;
-  TemporaryLines& operator=(const TemporaryLines&) = delete;
-  bool is_used() const { return !path_.empty(); }
+  bool is_used() const { return file_.is_open(); }
 
  private:
-  std::string path_;
+  OwnedFd file_;
 };
 
 }  // namespace tutti::tool

@@ -83,10 +83,20 @@ void print_header(const BenchOptions& options, const CommGroup& group, int node_
 // Reports at rank 0, is silent elsewhere.
 class Reporter {
  public:
-  Reporter(bool is_active, JsonLines json) : is_active_(is_active), json_(std::move(json)) {}
+  Reporter(bool is_active, JsonLines json, double row_seconds)
+      : is_active_(is_active), json_(std::move(json)), row_seconds_(row_seconds) {}
 
+  // A row begins, the first one is 1. Its number says how long the rest takes, as far as nothing else does yet.
   void progress(std::size_t row, std::size_t row_count, const std::string& what) {
-    if (is_active_) progress_.show(fmt::format("[{}/{}] {}", row, row_count, what));
+    if (!is_active_) return;
+    std::optional<double> seconds_left;
+    if (row == 1) seconds_left = row_seconds_ * static_cast<double>(row_count);
+    progress_.show(static_cast<double>(row - 1) / static_cast<double>(row_count),
+                   fmt::format("{} ({} of {})", what, row, row_count), seconds_left);
+  }
+  // Below the table.
+  void finish() const {
+    if (is_active_) print_bars("bus bandwidth (GB/s)", bars_);
   }
   // The same calls, submitted and waited for at once: how much longer they take, in us, over all rounds.
   void add_submitted(const Record& record, double added_us, double least_us, double most_us) {
@@ -118,6 +128,8 @@ class Reporter {
     if (!is_active_) return;
     progress_.clear();
     print_gpu_table_row(out_of_place, in_place);
+    const Record& record = out_of_place != nullptr ? *out_of_place : *in_place;
+    add_bar(record, bytes_text(record.shape.bytes()));
   }
   // `workload` fields are appended where a row stands for tensors of a model.
   void add(const Record& record, const std::string& workload = {}, std::size_t tensor_count = 0,
@@ -126,6 +138,7 @@ class Reporter {
     if (!is_active_) return;
     progress_.clear();
     print_table_row(record, label);
+    add_bar(record, label.empty() ? bytes_text(record.shape.bytes()) : std::string(label));
     std::string object = bench::to_json(record);
     if (!workload.empty()) {
       object.pop_back();
@@ -137,8 +150,16 @@ class Reporter {
   std::uint64_t wrong_count() const { return wrong_count_; }
 
  private:
+  void add_bar(const Record& record, std::string label) {
+    const double busbw = bench::algorithm_bandwidth_gbs(record.shape.bytes(), record.times.p50_us) *
+                         bench::bus_factor(record.shape.collective, record.shape.ranks);
+    bars_.push_back({std::move(label), busbw, fmt::format("{:.2f}", busbw)});
+  }
+
   bool is_active_;
   JsonLines json_;
+  double row_seconds_;
+  std::vector<Bar> bars_;
   Progress progress_;
   std::uint64_t wrong_count_ = 0;
 };
@@ -386,7 +407,7 @@ int run_bench_rank(const BenchOptions& options, const CommGroup& group, const st
   } else if (is_first) {
     print_table_header(bounds.has_value());
   }
-  Reporter reporter(is_first, *std::move(json));
+  Reporter reporter(is_first, *std::move(json), options.loop.budget_seconds);
   if (page) {
     run_rows(options, group, library, gpu.get(), *page, node_count, bounds ? &*bounds : nullptr, workload,
              reporter);
@@ -394,6 +415,7 @@ int run_bench_rank(const BenchOptions& options, const CommGroup& group, const st
     GroupRendezvous ranks(group);
     run_rows(options, group, library, gpu.get(), ranks, node_count, nullptr, workload, reporter);
   }
+  reporter.finish();
   return exit_status(is_first, reporter.wrong_count());
 }
 

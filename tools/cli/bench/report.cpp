@@ -2,11 +2,17 @@
 #include "tools/cli/bench/report.hpp"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
+
+#include "runtime/base/ascii.hpp"
 
 namespace tutti::tool {
 
@@ -19,11 +25,59 @@ std::string bytes_text(std::uint64_t bytes) {
   return fmt::format("{:.4g} {}", value, kUnits[unit]);
 }
 
-Progress::Progress() : has_terminal_(::isatty(STDERR_FILENO) == 1) {}
+namespace {
 
-void Progress::show(std::string_view text) {
+bool is_terminal(int fd) {
+  const char* kind = std::getenv("TERM");
+  return ::isatty(fd) == 1 && (kind == nullptr || std::string_view(kind) != "dumb");
+}
+
+// Columns of a terminal; 80 where it does not say.
+std::size_t width_of(int fd) {
+  winsize size{};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+// A locale that is set and is not of UTF-8 has no blocks; without one, the terminals of today do.
+bool has_blocks(const Environment& environment) {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string locale = to_upper(environment.find(name).value_or(""));
+    if (!locale.empty())
+      return locale.find("UTF-8") != std::string::npos || locale.find("UTF8") != std::string::npos;
+  }
+  return true;
+}
+
+// `share` of `width` cells, in eighths of a cell where there are blocks. Always `width` cells wide.
+std::string bar_text(double share, int width, bool is_in_blocks) {
+  constexpr std::array kParts = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+  const int eighths = std::clamp(static_cast<int>(std::lround(share * width * 8)), 1, width * 8);
+  if (!is_in_blocks) return fmt::format("{:<{}}", std::string((eighths + 7) / 8, '#'), width);
+  std::string text;
+  for (int i = 0; i < eighths / 8; ++i) text += "█";
+  text += kParts[static_cast<std::size_t>(eighths % 8)];
+  return text + std::string(static_cast<std::size_t>(width - (eighths + 7) / 8), ' ');
+}
+
+}  // namespace
+
+Progress::Progress() : has_terminal_(is_terminal(STDERR_FILENO)) {}
+
+void Progress::show(double done, std::string_view what, std::optional<double> seconds_left) {
   if (!has_terminal_) return;
-  fmt::print(stderr, "\r\x1b[K{}", text);
+  constexpr int kWidth = 24;
+  const double so_far = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  if (!seconds_left && done > 0) seconds_left = so_far * (1 - done) / done;
+  const auto full = static_cast<std::size_t>(std::clamp(done, 0.0, 1.0) * kWidth);
+  std::string text = fmt::format("[{}{}] {:.0f} % {}", std::string(full, '#'),
+                                 std::string(kWidth - full, '.'), 100 * done, what);
+  if (seconds_left) {
+    const auto seconds = static_cast<int>(std::ceil(std::max(0.0, *seconds_left)));
+    text += seconds >= 60 ? fmt::format("; {} min {} s left", seconds / 60, seconds % 60)
+                          : fmt::format("; {} s left", seconds);
+  }
+  // A line that wraps could not be written over.
+  fmt::print(stderr, "\r\x1b[K{}", text.substr(0, width_of(STDERR_FILENO) - 1));
   std::fflush(stderr);
   is_shown_ = true;
 }
@@ -31,6 +85,31 @@ void Progress::show(std::string_view text) {
 void Progress::clear() {
   if (is_shown_) fmt::print(stderr, "\r\x1b[K");
   is_shown_ = false;
+}
+
+std::string bars_text(std::string_view title, const std::vector<Bar>& bars, const Environment& environment) {
+  constexpr int kWidth = 40;
+  double most = 0;
+  std::size_t label_width = 0;
+  for (const Bar& bar : bars) {
+    most = std::max(most, bar.value);
+    label_width = std::max(label_width, bar.label.size());
+  }
+  if (bars.size() < 2 || !(most > 0)) return {};
+  const bool is_coloured = environment.find("NO_COLOR").value_or("").empty();
+  std::string text = fmt::format("\n{}\n", title);
+  for (const Bar& bar : bars) {
+    text += fmt::format("{:>{}} {}{}{} {}\n", bar.label, label_width, is_coloured ? "\x1b[36m" : "",
+                        bar_text(bar.value / most, kWidth, has_blocks(environment)),
+                        is_coloured ? "\x1b[0m" : "", bar.text);
+  }
+  return text;
+}
+
+void print_bars(std::string_view title, const std::vector<Bar>& bars) {
+  if (!is_terminal(STDOUT_FILENO)) return;
+  fmt::print("{}", bars_text(title, bars, Environment::of_process()));
+  std::fflush(stdout);
 }
 
 Result<JsonLines> JsonLines::open(const std::string& path) {

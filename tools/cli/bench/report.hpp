@@ -1,15 +1,19 @@
-// The output of a benchmark: a table for people, JSON lines for programs, progress on a terminal. Knows no
-// measurement.
+// The output of a benchmark: a table for people, JSON lines for programs, progress and bars on a
+// terminal. Knows no measurement.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "bench/harness/record.hpp"
 #include "bench/roofline/ceilings.hpp"
+#include "runtime/base/config.hpp"
 #include "runtime/base/status.hpp"
 
 namespace tutti::tool {
@@ -22,13 +26,26 @@ class Progress {
  public:
   Progress();
   ~Progress() { clear(); }
-  void show(std::string_view text);
+  // "[#####.....] 50 % 64 KiB; 1 min 30 s left". `done`: of all, 0 to 1. Where `seconds_left` is not given it
+  // follows from the time so far.
+  void show(double done, std::string_view what, std::optional<double> seconds_left = {});
   void clear();
 
  private:
   bool has_terminal_;
   bool is_shown_ = false;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
+
+// A bar chart of Unicode blocks, or of '#' in a locale that has none. Coloured unless NO_COLOR is set.
+struct Bar {
+  std::string label;
+  double value = 0;
+  std::string text;  // behind the bar
+};
+std::string bars_text(std::string_view title, const std::vector<Bar>& bars, const Environment& environment);
+// The same below a table at a terminal; nothing elsewhere, or where there is nothing to compare.
+void print_bars(std::string_view title, const std::vector<Bar>& bars);
 
 // A file of JSON objects, one per line, flushed after each. Without a path it swallows them.
 class JsonLines {

@@ -44,7 +44,8 @@ bench::Ceilings find_ceilings(const BenchOptions& options, bench::SharedPage& ra
   Progress progress;
   bench::Ceilings ceilings =
       bench::measure_ceilings(plan, ranks, [&](std::size_t done, std::size_t total, const std::string& what) {
-        if (ranks.rank() == 0) progress.show(fmt::format("[{}/{}] ceilings: {}", done, total, what));
+        if (ranks.rank() == 0)
+          progress.show(static_cast<double>(done) / static_cast<double>(total), "ceilings: " + what);
       });
   add_caches(options, ranks, ceilings);
   return ceilings;

@@ -5,21 +5,25 @@ Knows the fields of the boxes, nothing of how ranks were placed; needs no packag
 Usage: plot_topology.py BOXES.json OUTPUT.svg
 Exit status: 0 drawn, 2 wrong arguments or input.
 """
+
 import json
 import sys
 from xml.sax.saxutils import escape
 
+import svg_chart
+
 CORE, GAP, LINE = 34, 6, 16
 CORES_IN_ROW = 16
+ON_COLOUR = "#1f2328"
 # Colours that stay apart for most eyes; ranks take them in turn.
 COLOURS = ["#8dd3c7", "#ffed6f", "#bebada", "#fb8072", "#80b1d3", "#fdb462", "#b3de69", "#fccde5", "#bc80bd", "#ccebc5"]
 
 
 def colour_of(ranks):
     if ranks == "~":
-        return "#bbbbbb"
+        return "#8b949e"
     digits = ranks.replace("-", ",").replace("|", ",").split(",")[0]
-    return COLOURS[int(digits) % len(COLOURS)] if digits.isdigit() else "#ffffff"
+    return COLOURS[int(digits) % len(COLOURS)] if digits.isdigit() else "none"
 
 
 class Drawing:
@@ -28,10 +32,12 @@ class Drawing:
 
     def box(self, x, y, width, height, fill="none", title=""):
         tip = f"<title>{escape(title)}</title>" if title else ""
-        self.parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="3" fill="{fill}" stroke="#444444">{tip}</rect>')
+        self.parts.append(f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="3" fill="{fill}" class="line">{tip}</rect>')
 
-    def text(self, x, y, text, size=11, anchor="start"):
-        self.parts.append(f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}">{escape(text)}</text>')
+    def text(self, x, y, text, size=11, anchor="start", colour=""):
+        """In the colour of ink unless it stands on a coloured box."""
+        fill = f'fill="{colour}"' if colour else 'class="ink"'
+        self.parts.append(f'<text x="{x}" y="{y}" font-size="{size}" text-anchor="{anchor}" {fill}>{escape(text)}</text>')
 
     def cores(self, x, y, cores):
         """Rows of cores; returns width and height."""
@@ -39,7 +45,9 @@ class Drawing:
             left, top = x + i % CORES_IN_ROW * (CORE + 2), y + i // CORES_IN_ROW * (CORE + 2)
             self.box(left, top, CORE, CORE, colour_of(core["ranks"]), f"CPUs {core['cpus']}")
             shown = core["ranks"] if len(core["ranks"]) <= 7 else core["ranks"][:6] + "…"
-            self.text(left + CORE / 2, top + CORE / 2 + 4, shown if shown not in ".~" else "", 13 if len(shown) < 4 else 8, "middle")
+            self.text(
+                left + CORE / 2, top + CORE / 2 + 4, shown if shown not in ".~" else "", 13 if len(shown) < 4 else 8, "middle", ON_COLOUR
+            )
         rows = (len(cores) + CORES_IN_ROW - 1) // CORES_IN_ROW
         return min(len(cores), CORES_IN_ROW) * (CORE + 2) - 2, rows * (CORE + 2) - 2
 
@@ -64,8 +72,8 @@ class Drawing:
         ranks = f" ← {device['ranks']}" if device["ranks"] else ""
         text = f"{device['kind']} {name}{ranks}"
         width = 7 * len(text) + 2 * GAP
-        self.box(x, y, width, LINE + GAP, colour_of(device["ranks"]) if device["ranks"] else "#f2f2f2", f"{device['pci']} {device['model']}")
-        self.text(x + GAP, y + LINE, text)
+        self.box(x, y, width, LINE + GAP, colour_of(device["ranks"]) if device["ranks"] else "none", f"{device['pci']} {device['model']}")
+        self.text(x + GAP, y + LINE, text, colour=ON_COLOUR if device["ranks"] else "")
         return width, LINE + GAP
 
     def cache(self, x, y, cache):
@@ -82,6 +90,7 @@ class Drawing:
 
 
 def draw(boxes):
+    """An SVG element that takes its colours from the rules of svg_chart.style()."""
     drawing = Drawing()
     title = f"{boxes['title']}: {boxes['rank_count']} ranks, {boxes['policy']}"
     drawing.text(GAP, LINE + 2, title, 14)
@@ -93,8 +102,22 @@ def draw(boxes):
     for device in boxes["devices"]:
         y += drawing.device(GAP, y, device)[1] + GAP
     width = max(x, 9 * len(title))
-    return (f'<?xml version="1.0" encoding="utf-8"?>\n<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}" '
-            f'font-family="sans-serif">\n<rect width="100%" height="100%" fill="white"/>\n' + "\n".join(drawing.parts) + "\n</svg>\n")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{y}" viewBox="0 0 {width} {y}" role="img" font-family="sans-serif">\n'
+        f"<title>{escape(title)}</title>\n<desc>{escape(describe(boxes))}</desc>\n" + "\n".join(drawing.parts) + "\n</svg>\n"
+    )
+
+
+def describe(boxes):
+    """The drawing in words, for readers that don't see it."""
+    places = []
+    for socket in boxes["sockets"]:
+        for group in socket["groups"]:
+            cores = [core for cache in group["caches"] for core in cache["cores"]]
+            sat = [f"ranks {core['ranks']} on CPUs {core['cpus']}" for core in cores if core["ranks"] not in (".", "~")]
+            caches = ", ".join(cache["name"] for cache in group["caches"])
+            places.append(f"{socket['name']}: {group['name']}, {len(cores)} cores, {caches}" + "".join(f"; {one}" for one in sat))
+    return ". ".join(places) + "."
 
 
 def main(arguments):
@@ -107,7 +130,8 @@ def main(arguments):
             boxes = json.load(file)
         picture = draw(boxes)
         with open(arguments[1], "w", encoding="utf-8") as file:
-            file.write(picture)
+            paper = f'<style>\n{svg_chart.style()}\n</style>\n<rect width="100%" height="100%" class="paper"/>\n'
+            file.write('<?xml version="1.0" encoding="utf-8"?>\n' + picture.replace("</desc>\n", "</desc>\n" + paper, 1))
     except (OSError, ValueError, KeyError) as error:
         print(f"plot_topology.py: {error}", file=sys.stderr)
         return 2

@@ -80,16 +80,6 @@ CampaignPlan plan_of(const TuneOptions& options, int rank_count) {
   return plan;
 }
 
-// "[#####.....] 50 % broadcast 4096, 12 algorithms; 1 min 30 s left".
-std::string progress_text(double done, const std::string& what, double seconds_left) {
-  constexpr int kWidth = 24;
-  const int full = static_cast<int>(done * kWidth);
-  const auto seconds = static_cast<int>(std::lround(std::max(0.0, seconds_left)));
-  return fmt::format("[{}{}] {:.0f} % {}; {} min {} s left", std::string(static_cast<std::size_t>(full), '#'),
-                     std::string(static_cast<std::size_t>(kWidth - full), '.'), 100 * done, what,
-                     seconds / 60, seconds % 60);
-}
-
 [[noreturn]] void throw_status(const Status& status) { throw Error(status.code(), -1, status.message()); }
 
 // Where the rules go: to the file that runs without an option will read, unless one is named.
@@ -195,7 +185,7 @@ int run_tune_job(const TuneOptions& options) {
   Progress progress;
   const double begin = field.now();
   const auto show = [&](double done, const std::string& what) {
-    progress.show(progress_text(done, what, options.budget_seconds - (field.now() - begin)));
+    progress.show(done, what, options.budget_seconds - (field.now() - begin));
   };
   const CampaignResult result = run_campaign(plan, field, show);
   std::vector<Verified> verified;

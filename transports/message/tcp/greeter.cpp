@@ -144,7 +144,12 @@ Status Greeter::listen(const std::vector<SocketAddress>& addresses, const std::o
     if (::getsockname(*fd, reinterpret_cast<sockaddr*>(&bound.storage), &bound.bytes) == 0)
       address_.places.push_back(bound);
   }
-  if (address_.places.empty()) return unsupported(reasons.empty() ? "no address to listen at" : reasons);
+  if (address_.places.empty()) {
+    return unsupported(reasons.empty()
+                           ? "no network interface of this machine is up, so there is no address to "
+                             "listen at; bring one up (ip link set lo up)"
+                           : reasons);
+  }
   return {};
 }
 
