@@ -105,6 +105,7 @@ class Comparison {
       if (!compare(shapes[i], fmt::format("[{}/{}] {}", i + 1, shapes.size(), bytes_text(shapes[i].bytes()))))
         return 1;
     }
+    print_versions();
     if (ratios_.empty()) return wrong_count_ == 0 ? 0 : 1;
     double log_sum = 0;
     for (const double ratio : ratios_) log_sum += std::log(ratio);
@@ -112,6 +113,10 @@ class Comparison {
                std::exp(log_sum / static_cast<double>(ratios_.size())), ratios_.size(),
                *std::min_element(ratios_.begin(), ratios_.end()));
     return tell_wrong();
+  }
+
+  void print_versions() const {
+    for (const auto& [library, version] : versions_) fmt::print("# {}: {}\n", library, version);
   }
 
   int tell_wrong() const {
@@ -230,6 +235,7 @@ class Comparison {
     if (!json) return complain(key, "malformed answer: " + *answer);
     if (json->contains("error")) return complain(library, (*json)["error"].text());
     rounds.add(*json);
+    if (library != "tutti") versions_[library] = (*json)["backend"].text();
     return true;
   }
 
@@ -274,6 +280,7 @@ class Comparison {
     fmt::print("{:<10} {:>13} {:>12} {:>11} {:>13} {:>11} {:>8} {:>6}\n", "library", "arithmetic ms",
                "blocking ms", "exposed ms", "submitted ms", "exposed ms", "hidden", "wrong");
     for (const std::string& library : order) report_beside_arithmetic(library, rounds[library], total);
+    print_versions();
     return tell_wrong();
   }
 
@@ -387,6 +394,7 @@ class Comparison {
   std::optional<Bed> bed_;              // where the ranks are; none: on this node
   std::vector<std::string> libraries_;  // those that can be measured
   std::map<std::string, std::optional<PeerProcess>> processes_;
+  std::map<std::string, std::string> versions_;  // of the peers that answered, as they name them
   std::set<std::string> said_;
   std::vector<double> ratios_;
   std::uint64_t wrong_count_ = 0;
