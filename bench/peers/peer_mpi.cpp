@@ -1,9 +1,9 @@
-// The peer program of Open MPI and of MPICH: compiled once against each, it carries out the six collectives
-// with MPI. Knows nothing of the loop, the statistics and the protocol (peer_main.hpp), and nothing of
+// The peer program of Open MPI, MPICH and Intel MPI: compiled once against each, it carries out the six
+// collectives with MPI. Knows nothing of the loop, the statistics and the protocol (peer_main.hpp), and nothing of
 // tutti's runtime.
 #include <mpi.h>
-#include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <exception>
 #include <functional>
@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "bench/peers/launched_page.hpp"
 #include "bench/peers/peer_main.hpp"
 
 #ifndef TUTTI_PEER_LIBRARY
@@ -63,6 +64,22 @@ MPI_Op mpi_op(Op op) {
   }
 }
 
+// Of "Open MPI v4.1.4, package: ..." or "MPICH Version:\t4.0.2\nMPICH Release date: ...": library and version,
+// with one blank between words.
+std::string first_words(std::string text) {
+  text.erase(std::min(text.size(), text.find_first_of(",\n")));
+  std::string words;
+  for (const char c : text) {
+    const bool is_blank = c == ' ' || c == '\t';
+    if (!is_blank) {
+      words += c;
+    } else if (!words.empty() && words.back() != ' ') {
+      words += ' ';
+    }
+  }
+  return words;
+}
+
 class MpiLibrary final : public PeerLibrary {
  public:
   MpiLibrary() {
@@ -71,12 +88,7 @@ class MpiLibrary final : public PeerLibrary {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
     MPI_Get_library_version(text, &length);
-    // "Open MPI v4.1.4, package: ..." and "MPICH Version:\t4.0.2\nMPICH Release date: ..."
-    version = std::string(text, static_cast<std::size_t>(length));
-    version = version.substr(0, version.find_first_of(",\n"));
-    for (char& c : version) {
-      if (c == '\t') c = ' ';
-    }
+    version = first_words(std::string(text, static_cast<std::size_t>(length)));
   }
 
   std::function<void()> prepare(const Request& request, const CallBuffers& buffers) override {
@@ -120,21 +132,8 @@ class MpiLibrary final : public PeerLibrary {
   }
 };
 
-// The ranks' shared page: rank 0 creates it, MPI carries where it is.
-SharedPage make_page(int rank, int ranks) {
-  int where[2] = {0, 0};
-  if (rank == 0) {
-    SharedPage page = SharedPage::create(ranks);
-    where[0] = ::getpid();
-    where[1] = page.fd();
-    MPI_Bcast(where, 2, MPI_INT, 0, MPI_COMM_WORLD);
-    MPI_Barrier(MPI_COMM_WORLD);
-    return page;
-  }
-  MPI_Bcast(where, 2, MPI_INT, 0, MPI_COMM_WORLD);
-  SharedPage page = SharedPage::open(where[0], where[1], rank, ranks);
-  MPI_Barrier(MPI_COMM_WORLD);
-  return page;
+void broadcast_from_first(void* memory, std::size_t bytes) {
+  MPI_Bcast(memory, static_cast<int>(bytes), MPI_BYTE, 0, MPI_COMM_WORLD);
 }
 
 void run(int argc, char** argv) {
@@ -148,7 +147,7 @@ void run(int argc, char** argv) {
       throw std::invalid_argument(std::string("unknown argument: ") + argv[i]);
     }
   }
-  SharedPage page = make_page(rank, ranks);
+  SharedPage page = make_launched_page(rank, ranks, broadcast_from_first);
   serve(library, page);
 }
 

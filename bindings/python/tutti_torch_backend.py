@@ -4,11 +4,16 @@ Outside of the package tutti, whose import loads native modules: an exception he
 """
 
 import logging
+import os
 
-__all__ = ["install_as", "register"]
+__all__ = ["install_as", "install_from_environment", "register"]
+
+VARIABLE = "TUTTI_TORCH_INSTALL_AS"
 
 # Names that mean tutti in this process.
 _installed_as = set()
+# A complaint about VARIABLE is raised where a backend is named, because `import torch` must work.
+_refusals = []
 
 
 def register():
@@ -18,6 +23,7 @@ def register():
 
         if not hasattr(dist.Backend, "TUTTI"):
             dist.Backend.register_backend("tutti", _create, devices=["cpu", "cuda"])
+        install_from_environment()
     except Exception:  # pylint: disable=broad-exception-caught  # `import torch` matters more; using the backend says why
         logging.getLogger(__name__).debug("the backend tutti is not registered", exc_info=True)
 
@@ -33,16 +39,36 @@ def install_as(name="gloo"):
     known = sorted(getattr(dist.Backend, word) for word in ("GLOO", "MPI", "NCCL", "UCC") if hasattr(dist.Backend, word))
     if not isinstance(name, str) or name.lower() not in known:
         raise ValueError(f"tutti.torch.install_as: expected one of {', '.join(known)}, got {name!r}")
-    if not _installed_as:
-        parse = dist.Backend.__new__
-
-        # Every name that torch is given comes through here, whoever has imported init_process_group before.
-        def parse_and_replace(cls, backend, *rest):
-            value = parse(cls, backend, *rest)
-            return "tutti" if value in _installed_as else value
-
-        dist.Backend.__new__ = staticmethod(parse_and_replace)
+    _replace_parsing(dist.Backend)
     _installed_as.add(name.lower())
+
+
+def install_from_environment():
+    """install_as for each name of TUTTI_TORCH_INSTALL_AS, with commas between. A wrong one is an error where a backend is named."""
+    for name in filter(None, (word.strip() for word in os.environ.get(VARIABLE, "").split(","))):
+        try:
+            install_as(name)
+        except ValueError as error:
+            import torch.distributed as dist  # pylint: disable=import-outside-toplevel  # install_as has come as far
+
+            _replace_parsing(dist.Backend)
+            _refusals[:] = [f"{VARIABLE}: {str(error).partition(': ')[2]}"]
+
+
+def _replace_parsing(backends):
+    """Once. Every name that torch is given comes through here, whoever has imported init_process_group before."""
+    parse = backends.__new__
+    if getattr(parse, "knows_tutti", False):
+        return
+
+    def parse_and_replace(cls, backend, *rest):
+        if _refusals:
+            raise ValueError(_refusals[0])
+        value = parse(cls, backend, *rest)
+        return "tutti" if value in _installed_as else value
+
+    parse_and_replace.knows_tutti = True
+    backends.__new__ = staticmethod(parse_and_replace)
 
 
 def _create(store, rank, size, timeout):

@@ -178,6 +178,9 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_TUNING_FILE", VariableType::text, "auto", "auto|off",
      "a file of `tutti tune`; auto: $XDG_CONFIG_HOME/tutti/tuning.json (~/.config/tutti/tuning.json) where "
      "it is there and fits"},
+    {"TUTTI_TORCH_INSTALL_AS", VariableType::text, "", "",
+     "backends of torch.distributed that are tutti in this process, e.g. gloo: for programs that hard-code "
+     "them"},
     {"TUTTI_LAUNCHER", VariableType::enumeration, "auto",
      "auto|none|tutti|horovod|torchrun|pmix|pmi2|pmi1|openmpi|slurm",
      "whose variables tell this process its place; none: a world of one"},

@@ -72,6 +72,12 @@ def values_of_bed():
             "namespaces": ",".join(f"/proc/{holder}/ns/net" for holder in holders)}
 
 
+def environment_of(program):
+    """The virtual environment of a library from PyPI: beside its program, peer_NAME."""
+    folder, name = os.path.split(program)
+    return os.path.join(folder, name.removeprefix("peer_"))
+
+
 class Peer:
     def __init__(self, library, name, program):
         setting = library["settings"][name]
@@ -79,7 +85,8 @@ class Peer:
         placement = "fits" if len(os.sched_getaffinity(0)) >= RANKS else "oversubscribed"
         words = (launch["command"] + launch[placement] + launch.get("bound", []) + setting["launch_arguments"] + ["{program}"]
                  + launch["program_arguments"] + setting["program_arguments"])
-        values = {"program": program, "ranks": str(RANKS), "setting": name, "transport": setting["transport"], **values_of_bed()}
+        values = {"program": program, "environment": environment_of(program), "ranks": str(RANKS), "setting": name,
+                  "transport": setting["transport"], **values_of_bed()}
         command = [re.sub(r"\{(\w+)\}", lambda m: values[m.group(1)], word) for word in words]
         self.name = name
         self.buffer = b""
@@ -206,9 +213,12 @@ def main():
     if is_across_nodes:
         library = library["across_nodes"]
     check_settings(library)
-    launcher = (library["launch"]["command"] or [sys.executable])[0]
-    if len(arguments) < 3 or shutil.which(launcher) is None:
-        print(f"skipped: {library_name}: " + ("not built" if len(arguments) < 3 else launcher + " is not installed"))
+    if len(arguments) < 3:
+        print(f"skipped: {library_name}: not built" + (f"; tools/dev/peers {library_name} gets it" if "pypi" in library else ""))
+        sys.exit(77)
+    launcher = (library["launch"]["command"] or [sys.executable])[0].replace("{environment}", environment_of(os.path.abspath(arguments[2])))
+    if shutil.which(launcher) is None:
+        print(f"skipped: {library_name}: {launcher} is not installed")
         sys.exit(77)
     if is_across_nodes and testbed.why_unavailable():
         print("skipped: " + testbed.why_unavailable())

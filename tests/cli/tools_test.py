@@ -940,42 +940,51 @@ for line in sys.stdin:
     if keys["dtype"] == "i64":
         print(json.dumps({"error": "no i64 here"}), flush=True)
         continue
-    print(json.dumps({"library": "gloo" if sys.argv[1] == "good" else "mpich", "algorithm": sys.argv[1], "transport": "none",
-                      "backend": "fake", "iterations": int(keys["iters"]), "p50_us": 1e6, "p95_us": 1e6, "min_us": 1e6,
+    name = {"good": "gloo", "launched": "intelmpi"}.get(sys.argv[1], "mpich")
+    print(json.dumps({"library": name, "algorithm": sys.argv[1], "transport": "none",
+                      "backend": "Fake 1.2", "iterations": int(keys["iters"]), "p50_us": 1e6, "p95_us": 1e6, "min_us": 1e6,
                       "mean_us": 1e6, "wrong": 0}), flush=True)
 """
 
 
 def test_against(folder):
-    """With peers that are scripts: a good one, one that dies, and one that is not installed."""
+    """With peers that are scripts: a good one, one that dies, one in an environment of its own, and two that are not installed."""
     with open(folder + "/fake", "w", encoding="utf-8") as out:
         out.write(FAKE_PEER)
     os.chmod(folder + "/fake", 0o755)
 
-    def library(program, word):
-        return {"program": program, "packages": ["a-package"],
-                "launch": {"command": [], "fits": [], "oversubscribed": [], "program_arguments": [word, "{ranks}"]},
+    os.mkdir(folder + "/intelmpi")
+    os.symlink("/usr/bin/env", folder + "/intelmpi/launch")
+
+    def library(program, word, source=None, command=()):
+        return {"program": program, **(source or {"packages": ["a-package"]}),
+                "launch": {"command": list(command), "fits": [], "oversubscribed": [], "program_arguments": [word, "{ranks}"]},
                 "settings": {"one": {"transport": "none", "environment": {}, "launch_arguments": [], "program_arguments": []}},
                 "choose": [{"from": 0, "to": 4, "setting": "one", "algorithm": "small"}, {"setting": "one"}]}
 
     with open(folder + "/settings.json", "w", encoding="utf-8") as out:
         json.dump({"libraries": {"gloo": library("fake", "good"), "mpich": library("fake", "frail"),
-                                 "openmpi": library("missing", "")}}, out)
+                                 "openmpi": library("missing", ""),
+                                 "intelmpi": library("fake", "launched", {"pypi": []}, ["{environment}/launch", "A=B"]),
+                                 "oneccl": library("fake", "good", {"pypi": []}, ["{environment}/launch"])}}, out)
     path = folder + "/rows.json"
-    words = ["bench", "allreduce", "-n", 2, "-b", 4, "-e", 64, "--against", "openmpi,mpich,gloo", "--peers-dir", folder, "--rounds", 2,
-             "--json", path, "--check", *QUICK]
+    words = ["bench", "allreduce", "-n", 2, "-b", 4, "-e", 64, "--against", "openmpi,mpich,oneccl,intelmpi,gloo", "--peers-dir", folder,
+             "--rounds", 2, "--json", path, "--check", *QUICK]
     result = run(*words)
     expect(result.returncode == 0, "a comparison", result)
     expect("openmpi: not available" in result.stdout and "a-package" in result.stdout, "a peer that is not there is said", result)
+    expect(f"oneccl: not available ({folder}/oneccl/launch is not there; tools/dev/peers oneccl)" in result.stdout,
+           "an environment that is not there is said", result)
+    expect("\n# gloo: Fake 1.2\n# intelmpi: Fake 1.2\n" in result.stdout, "versions", result)
     expect("mpich:one: the program ended; it wrote: out of luck" in result.stderr, "a peer that dies is said", result)
     rows = rows_of(path)
-    expect([(r["library"], r["bytes"]) for r in rows] == [("tutti", 4), ("mpich", 4), ("gloo", 4), ("tutti", 16), ("gloo", 16),
-                                                          ("tutti", 64), ("gloo", 64)], f"rows {rows}", result)
+    expect([(r["library"], r["bytes"]) for r in rows] == [("tutti", 4), ("mpich", 4), ("intelmpi", 4), ("gloo", 4), ("tutti", 16),
+                                                          ("intelmpi", 16), ("gloo", 16), ("tutti", 64), ("intelmpi", 64), ("gloo", 64)], f"rows {rows}", result)
     for row in rows:
         own = row["library"] == "tutti"
         expect(list(row) == ["library", *FIELDS, *(["best_peer", "ratio"] if own else [])], f"fields {row}", result)
         if own:
-            expect(row["best_peer"] in ("gloo", "mpich") and row["wrong"] == 0, f"row {row}", result)
+            expect(row["best_peer"] in ("gloo", "mpich", "intelmpi") and row["wrong"] == 0, f"row {row}", result)
             expect(abs(row["ratio"] - 1e6 / row["p50_us"]) < 1e-4 * row["ratio"], f"ratio of {row}", result)
     result = run(*words, "--dtype", "i64")
     expect(result.returncode == 0 and "no i64 here" in result.stderr, "a peer that refuses is said", result)

@@ -16,7 +16,7 @@ import re
 
 import torch
 import torch.distributed as dist
-from tutti_torch_backend import install_as
+from tutti_torch_backend import install_as, install_from_environment
 
 from . import _torch_build
 
@@ -128,5 +128,6 @@ elif hasattr(dist.Backend, "backend_capability"):
     dist.Backend.register_backend("tutti", create, devices=["cpu", "cuda"])
 else:
     dist.Backend.register_backend("tutti", create)
+install_from_environment()  # again where torch has done it; torch before 2.5 does not
 # A rank that ends without leaving its groups is taken for dead by the others.
 atexit.register(_torch.close_all)

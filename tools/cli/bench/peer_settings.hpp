@@ -21,7 +21,7 @@ struct PeerChoice {
 
 class PeerSettings {
  public:
-  // Values for the words in braces of a command: {program} and {setting} are filled in here.
+  // Values for the words in braces of a command: {program}, {environment} and {setting} are filled in here.
   using Values = std::vector<std::pair<std::string, std::string>>;
 
   // `across_nodes`: with what the file says for ranks on several nodes. Errors: invalid_argument, naming the
@@ -43,6 +43,8 @@ class PeerSettings {
  private:
   // How the library is started and set: launch, settings, choose.
   const Json& manner_of(const std::string& library) const;
+  // Where tools/dev/peers puts the library's virtual environment.
+  std::string environment_of(const std::string& library) const;
 
   std::string folder_;
   bool across_nodes_ = false;
