@@ -226,6 +226,9 @@ def go_on(global_set):
         except tutti.Error as error:
             raise HorovodInternalError(f"this rank cannot go on: {error}") from error
         _tell_watchers(_job)
+        folder = _elastic_folder.current()
+        if folder is not None:
+            folder.forget_others()
         is_equal = _job.size == old.size and not _job.place.has_newcomers
     if leaving is None and is_equal:
         raise HorovodInternalError("no rank was lost, so training would fail again; its state is that of the last commit")
