@@ -7,13 +7,16 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy
 
 import tutti.horovod as hvd
+from tutti.horovod import elastic
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DIGITS = os.path.join(HERE, "..", "..", "..", "examples", "horovod", "digits.py")
@@ -56,8 +59,8 @@ def change_hosts(tool, lists, more=()):
         hosts = os.path.join(folder, "hosts")
         with open(hosts, "w", encoding="utf-8") as file:
             file.write(lists[0] + "\n")
-        elastic = ["--min-np", "1", "--max-np", "4", "--host-discovery-script", f"cat {hosts}", "--slots-per-host", "2", *more]
-        command = [tool, "run", "-n", "2", *elastic, "--no-prefix", sys.executable, NUMPY_PROGRAM, "hosts", hosts, *lists[1:]]
+        options = ["--min-np", "1", "--max-np", "4", "--host-discovery-script", f"cat {hosts}", "--slots-per-host", "2", *more]
+        command = [tool, "run", "-n", "2", *options, "--no-prefix", sys.executable, NUMPY_PROGRAM, "hosts", hosts, *lists[1:]]
         job = subprocess.run(command, env={**os.environ, "TUTTI_IFACE": "lo"}, check=False, timeout=200, stdout=subprocess.PIPE, text=True)
     expected = ["0 ended in a job of 2", "1 ended in a job of 2"]
     assert job.returncode == 0 and sorted(job.stdout.splitlines()) == expected, f"exit status {job.returncode}: {job.stdout}"
@@ -68,12 +71,36 @@ def sum_of_ranks(own):
     return int(hvd.allreduce(numpy.array([hvd.rank()]), op=hvd.Sum)[0]) + own
 
 
+def lose_a_rank():
+    """In an elastic job of two ranks, rank 1 kills itself once."""
+    hvd.init()
+    state = elastic.ObjectState(is_lost=False)
+
+    @elastic.run
+    def train(state):
+        if not state.is_lost:
+            state.is_lost = True
+            state.commit()
+            if hvd.rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            hvd.barrier()
+        while hvd.size() < 2:
+            time.sleep(0.01)
+            state.commit()
+
+    train(state)
+    place = (hvd.rank(), hvd.size())
+    hvd.shutdown()
+    return place
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", required=True)
     tool = parser.parse_args().run
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(tool), os.environ["PATH"]])
     assert hvd.run(sum_of_ranks, args=(5,), np=3) == [8, 8, 8]
+    assert hvd.run(lose_a_rank, np=2, min_np=1) == [(0, 2), (1, 2)]
     lose(tool, 3, 2, {1: 7})
     lose(tool, 3, 3, {0: 7, 1: 18}, ["-H", "127.0.0.2:2,127.0.0.3", *ON_THIS_MACHINE], TUTTI_IFACE="lo")  # rank 0 twice
     change_hosts(tool, ["localhost", "localhost:3", "localhost:2"])
