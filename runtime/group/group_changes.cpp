@@ -176,10 +176,10 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::join(std::string_view invitati
   auto open_listeners = find_open_listeners(bootstrap.environment);
   throw_if_error(open_listeners.status());
   const std::vector<Member>& members = parsed->membership.members;
-  const bool is_one_scope = std::all_of(members.begin(), members.end(), [&](const Member& member) {
-    return member.place.scope == (*listener)->place().scope;
+  const bool is_local = std::all_of(members.begin(), members.end(), [&](const Member& member) {
+    return member.place.scope == (*listener)->place().scope && member.place.addresses.empty();
   });
-  if (!is_one_scope) throw_if_error((*listener)->open_network(*open_listeners));
+  if (!is_local) throw_if_error((*listener)->open_network(*open_listeners));
 
   Lineage next{parsed->lineage, kJoining, kNoEngine, parsed->membership};
   AgreementOptions options;

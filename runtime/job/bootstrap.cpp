@@ -212,6 +212,10 @@ Result<World> bootstrap(const BootstrapOptions& options, Meeting meeting) {
   world.info.launcher = launch.launcher;
   world.info.job = launch.job;
   world.control = *std::move(channel);
+  if (may_go_to_other_nodes(options.environment, launch)) {
+    const Status opened = world.keys.listener->open_network(meeting.open_listeners);
+    if (!opened && options.warn) options.warn("no process of another node can join: " + opened.message());
+  }
   TUTTI_RETURN_IF_ERROR(discover_local_ranks(options.environment, meeting, control.host, deadline, world));
   TUTTI_RETURN_IF_ERROR(swap_member_addresses(options, deadline, world));
   // All ranks have joined, and take part in another exchange before init() ends on any rank.

@@ -347,6 +347,10 @@ std::vector<std::uint16_t> candidate_ports(std::string_view job, const std::opti
   return ports;
 }
 
+bool may_go_to_other_nodes(const Environment& environment, const LaunchInfo& launch) {
+  return environment.find("TUTTI_ELASTIC") && !launch.host.empty() && !launch.secret.empty();
+}
+
 Result<Meeting> arrange_meeting(const BootstrapOptions& options) {
   const Clock::time_point deadline = Clock::now() + options.timeout;
   Meeting meeting;
@@ -366,10 +370,16 @@ Result<Meeting> arrange_meeting(const BootstrapOptions& options) {
   meeting.node = node_of(options.environment, meeting.launch.node);
   meeting.job =
       fmt::format("{}/{}", meeting.launch.job, next_world_number(meeting.launch.job, meeting.launch.rank));
-  if (meeting.launch.size == 1) return meeting;
-  if (meeting.launch.store == nullptr && !meeting.launch.may_span_nodes()) return meeting;
+  const bool may_grow = may_go_to_other_nodes(options.environment, meeting.launch);
+  const bool is_alone =
+      meeting.launch.size == 1 || (meeting.launch.store == nullptr && !meeting.launch.may_span_nodes());
+  if (is_alone && !may_grow) return meeting;
   const Result<Network> network = find_network(options.environment);
   if (!network) return network.status();
+  if (is_alone) {
+    meeting.open_listeners = [network = *network] { return network.listen_anywhere(); };
+    return meeting;
+  }
   if (meeting.launch.store != nullptr) {
     TUTTI_RETURN_IF_ERROR(meet_by_store(*network, deadline, meeting));
   } else if (meeting.launch.secret.empty()) {

@@ -43,6 +43,9 @@ struct Agreed;
 Meeting meet_as_successor(const WorldKeys& keys, const WorldInfo& info, const Agreed& agreed,
                           std::int32_t own_id);
 
+// Whether the launcher may add ranks on other nodes, even to a job that starts on one.
+bool may_go_to_other_nodes(const Environment& environment, const LaunchInfo& launch);
+
 // Opens listeners of a process that joins a group, as Meeting::open_listeners. Errors: invalid_argument for a TUTTI_IFACE
 // or TUTTI_PORTS that cannot be used.
 Result<std::function<Result<Listeners>()>> find_open_listeners(const Environment& environment);

@@ -81,6 +81,19 @@ TEST_CASE("a host where a new rank fails gets no more of them, or after ever lon
   }
 }
 
+TEST_CASE("a host that is lost takes its ranks along, and gets no more of them, or after a pause") {
+  for (const bool has_cooldown : {false, true}) {
+    ElasticLimits limits = between(1, 4);
+    if (has_cooldown) limits.cooldown = {10, 15};
+    Job job(limits);
+    CHECK(job.plan.note_lost_host(1, job.now));
+    CHECK((job.plan.next(job.now).start.empty() && job.plan.rank_count() == 2 && !job.plan.has_member(1)));
+    CHECK_FALSE(job.plan.note_lost_host(1, job.now));
+    job.wait(10);
+    CHECK(job.plan.next(job.now).start == (has_cooldown ? Places{{1, 0}, {1, 1}} : Places{}));
+  }
+}
+
 TEST_CASE("hosts come and go") {
   Job job(between(1, 6));
   job.plan.offer({{"two", 3}, {"three", 4}});

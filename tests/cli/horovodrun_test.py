@@ -70,20 +70,41 @@ def test_flags(folder):
     expect(result.returncode == 2 and "unknown option '--no-such-flag'" in result.stderr, result, "an unknown flag")
     result = call(["horovodrun", "-np", "2", "--min-np", "3", "true"])
     expect(result.returncode == 2 and "--min-np 3: the job starts with fewer ranks" in result.stderr, result, "more ranks than there are")
-    result = call(["horovodrun", "-np", "3"] + TWO_HOSTS + ["--min-np", "2", "true"])
-    expect(result.returncode == 2 and "--min-np 2: on several hosts a job ends" in result.stderr, result, "ranks on two hosts cannot be lost")
-    result = call(["horovodrun", "-np", "3"] + TWO_HOSTS + ["--min-np", "3", "true"])
-    expect(result.returncode == 0, result, "ranks on two hosts of which none may be lost")
+    result = call(["horovodrun", "-np", "3", "-H", "one:2,two:1", "--through", "mpiexec", "--min-np", "2", "true"])
+    expect(result.returncode == 2 and "--min-np 2: mpiexec ends the job when a rank fails" in result.stderr, result, "ranks of MPI cannot be lost")
 
 
 def test_lost_ranks(folder):
+    lose_ranks(folder, [], "ranks (2 running)")
+
+
+def test_lost_ranks_on_hosts(folder):
+    lose_ranks(folder, TWO_HOSTS, "parts (2 running)")
+    # The connection to host two ends, which is the parent of the part there.
+    hosts = [*TWO_HOSTS[:-1], TWO_HOSTS[-1].replace("exec ", "").replace('$1"', '$1"; exit')]
+    script = f'if [ $RANK = 2 ]; then read -r _ _ _ parent _ < /proc/$PPID/stat; kill -9 $parent; exec sleep 1000; fi; while [ ! -e "{folder}/end" ]; do sleep 0.02; done; echo rank $RANK'
+    words = [TOOL, "run", "-n", "3", *hosts, "--min-np", "1", "--no-prefix", "--output-filename", str(folder / "out"), "sh", "-c", script]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        seen = [job.stderr.readline()]
+        while seen[-1] and "going on" not in seen[-1]:
+            seen.append(job.stderr.readline())
+        (folder / "end").touch()
+        out, err = job.communicate(timeout=60)
+    result = subprocess.CompletedProcess(words, job.returncode, out, "".join(seen) + err)
+    expect("the part on host two" in seen[-2] and "going on with 2 of 3 ranks" in seen[-1], result, "a host is lost")
+    expect(job.returncode == 0 and sorted(out.splitlines()) == ["rank 0", "rank 1"], result, "the others end well")
+    files = sorted(path.read_text() for path in folder.glob("out/rank.*/stdout"))
+    expect(files == ["", "rank 0\n", "rank 1\n"], result, f"files of ranks: {files}")
+
+
+def lose_ranks(folder, hosts, running):
     package = make_package(folder)
     # The others end when rank 1 has, or earlier if the job is ended.
     script = f'if [ $RANK = 1 ]; then kill -9 $$; fi; while [ ! -e "{folder}/end" ]; do sleep 0.02; done; echo rank $RANK'
-    words = ["horovodrun", "-np", "3", "--no-prefix", "--min-np"]
+    words = ["horovodrun", "-np", "3", *hosts, "--no-prefix", "--min-np"]
     with subprocess.Popen([TOOL] + words + ["2", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           env={**os.environ, **package}) as job:
-        lines = [job.stderr.readline(), job.stderr.readline()]
+        lines = [job.stderr.readline() for _ in range(3 if hosts else 2)][-2:]  # at first, what other hosts get
         (folder / "end").touch()
         out, err = job.communicate(timeout=60)
     result = subprocess.CompletedProcess([], job.returncode, out, "".join(lines) + err)
@@ -91,7 +112,7 @@ def test_lost_ranks(folder):
     expect(sorted(out.splitlines()) == ["rank 0", "rank 2"] and job.returncode == 0, result, "the others end well")
     (folder / "end").unlink()
     result = call(words + ["3", "sh", "-c", script], package)
-    expect(result.returncode == 137 and "ending the other ranks (2 running)" in result.stderr and result.stdout == "", result, "too few are left")
+    expect(result.returncode == 137 and f"ending the other {running}" in result.stderr and result.stdout == "", result, "too few are left")
     result = call(words + ["1", "sh", "-c", "exit $((RANK + 4))"], package)
     expect(result.returncode in (4, 5, 6) and "ended with exit status" in result.stderr, result, "all fail")
 

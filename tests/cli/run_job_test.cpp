@@ -4,6 +4,7 @@
 #include "tests/support/catch.hpp"
 #include "tools/cli/run/hosts.hpp"
 #include "tools/cli/run/output.hpp"
+#include "tools/cli/run/part_messages.hpp"
 #include "tools/cli/run/remote.hpp"
 #include "tools/cli/run/run.hpp"
 
@@ -149,6 +150,26 @@ TEST_CASE("the parts of a job on several hosts are commands that no shell misrea
   CHECK(second.find("SECRET") == std::string::npos);
   options.agent = "my agent";
   CHECK(parts_of(options, "/opt/tutti", "job7")[0].command[2] == "my agent \"$@\"");
+}
+
+TEST_CASE("messages of a part are found among its output, in whatever pieces it comes") {
+  const PartMessage waiting{PartMessage::Kind::waiting, 3};
+  const PartMessage ended{PartMessage::Kind::ended, 1, -9, "rank 1 (pid 7) killed by signal 9 (Killed)"};
+  CHECK(parse_part_message(to_text(ended)) == ended);
+  for (const char* bad : {"", "start", "start 1", "start x 1 ", "start -1 0 ", "begin 1 2 "})
+    CHECK_FALSE(parse_part_message(bad));
+  const std::string output = "some\x1e text\npart" + mark_message(waiting, "job7") + "\nial\n" +
+                             mark_message(waiting, "job8") + "\n" + mark_message(ended, "job7") + "\n";
+  const std::string expected = "some\x1e text\npartial\n" + mark_message(waiting, "job8") + "\n";
+  for (const std::size_t step : {std::size_t{1}, std::size_t{7}, output.size()}) {
+    PartMessageReader reader("job7");
+    std::vector<PartMessage> messages;
+    std::string rest;
+    for (std::size_t at = 0; at < output.size(); at += step)
+      rest += reader.feed(output.substr(at, step), messages);
+    CHECK(rest == expected);
+    CHECK(messages == std::vector<PartMessage>{waiting, ended});
+  }
 }
 
 TEST_CASE("options for hosts are checked before anything starts") {

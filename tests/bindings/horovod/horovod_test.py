@@ -7,18 +7,24 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy
 
 import tutti.horovod as hvd
+from tutti.horovod import elastic
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DIGITS = os.path.join(HERE, "..", "..", "..", "examples", "horovod", "digits.py")
 PROGRAM = os.path.join(HERE, "torch_program.py")
 NUMPY_PROGRAM = os.path.join(HERE, "numpy_program.py")
+
+# Hosts are addresses of this machine, and nodes of their own, where ssh would be called.
+ON_THIS_MACHINE = ["--agent", "sh -c 'TUTTI_NODE_ID=$0 exec sh -c \"$1\"'"]
 
 
 def losses(tool, ranks):
@@ -37,25 +43,25 @@ def train(tool, **variables):
     return float(re.search(r"([0-9.]+) % of", lines).group(1)), lines
 
 
-def lose(tool, ranks, least, ranks_and_steps, **variables):
+def lose(tool, ranks, least, ranks_and_steps, hosts=(), **variables):
     """Ranks train; those that are named kill themselves, the others go on, and new ones take their places."""
     words = [str(ranks), str(least), *(f"{rank}:{step}" for rank, step in ranks_and_steps.items())]
-    command = [tool, "run", "-n", str(ranks), "--min-np", str(least), "--no-prefix", sys.executable, PROGRAM, "elastic", *words]
+    command = [tool, "run", "-n", str(ranks), *hosts, "--min-np", str(least), "--no-prefix", sys.executable, PROGRAM, "elastic", *words]
     job = subprocess.run(command, env={**os.environ, **variables}, check=False, timeout=200, stdout=subprocess.PIPE, text=True)
     first_ranks = [rank for rank in range(ranks) if rank not in ranks_and_steps] + [ranks - 1] * len(ranks_and_steps)
     expected = [f"{rank} went on as {place} of {ranks}" for place, rank in enumerate(first_ranks)]
     assert job.returncode == 0 and sorted(job.stdout.splitlines()) == sorted(expected), f"exit status {job.returncode}: {job.stdout}"
 
 
-def change_hosts(tool):
-    """A script lists two slots, then three, then two."""
+def change_hosts(tool, lists, more=()):
+    """A script lists two slots, then three, then two. more: options."""
     with tempfile.TemporaryDirectory() as folder:
         hosts = os.path.join(folder, "hosts")
         with open(hosts, "w", encoding="utf-8") as file:
-            file.write("localhost\n")
-        elastic = ["--min-np", "1", "--max-np", "4", "--host-discovery-script", f"cat {hosts}", "--slots-per-host", "2"]
-        command = [tool, "run", "-n", "2", *elastic, "--no-prefix", sys.executable, NUMPY_PROGRAM, "hosts", hosts]
-        job = subprocess.run(command, check=False, timeout=200, stdout=subprocess.PIPE, text=True)
+            file.write(lists[0] + "\n")
+        options = ["--min-np", "1", "--max-np", "4", "--host-discovery-script", f"cat {hosts}", "--slots-per-host", "2", *more]
+        command = [tool, "run", "-n", "2", *options, "--no-prefix", sys.executable, NUMPY_PROGRAM, "hosts", hosts, *lists[1:]]
+        job = subprocess.run(command, env={**os.environ, "TUTTI_IFACE": "lo"}, check=False, timeout=200, stdout=subprocess.PIPE, text=True)
     expected = ["0 ended in a job of 2", "1 ended in a job of 2"]
     assert job.returncode == 0 and sorted(job.stdout.splitlines()) == expected, f"exit status {job.returncode}: {job.stdout}"
 
@@ -65,15 +71,41 @@ def sum_of_ranks(own):
     return int(hvd.allreduce(numpy.array([hvd.rank()]), op=hvd.Sum)[0]) + own
 
 
+def lose_a_rank():
+    """In an elastic job of two ranks, rank 1 kills itself once."""
+    hvd.init()
+    state = elastic.ObjectState(is_lost=False)
+
+    @elastic.run
+    def train(state):
+        if not state.is_lost:
+            state.is_lost = True
+            state.commit()
+            if hvd.rank() == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            hvd.barrier()
+        while hvd.size() < 2:
+            time.sleep(0.01)
+            state.commit()
+
+    train(state)
+    place = (hvd.rank(), hvd.size())
+    hvd.shutdown()
+    return place
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", required=True)
     tool = parser.parse_args().run
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(tool), os.environ["PATH"]])
     assert hvd.run(sum_of_ranks, args=(5,), np=3) == [8, 8, 8]
+    assert hvd.run(lose_a_rank, np=2, min_np=1) == [(0, 2), (1, 2)]
     lose(tool, 3, 2, {1: 7})
-    lose(tool, 3, 3, {0: 7, 1: 18}, TUTTI_TRANSPORTS="tcp")  # rank 0 twice
-    change_hosts(tool)
+    lose(tool, 3, 3, {0: 7, 1: 18}, ["-H", "127.0.0.2:2,127.0.0.3", *ON_THIS_MACHINE], TUTTI_IFACE="lo")  # rank 0 twice
+    change_hosts(tool, ["localhost", "localhost:3", "localhost:2"])
+    # At first on one host, then on two, then on the other one and the first, each with one rank.
+    change_hosts(tool, ["127.0.0.2", "127.0.0.2:2;127.0.0.3:1", "127.0.0.2:1;127.0.0.3:1"], ON_THIS_MACHINE)
     alone = losses(tool, 1)
     assert alone[-1] < 0.5 * alone[0], f"nothing was learned: {alone[0]} to {alone[-1]}"
     for ranks in (2, 4):

@@ -254,18 +254,19 @@ def check_run_fn():
     state.commit()
 
 
-def train_while_hosts_change(file):
-    """Two ranks; rank 0 makes the discovery script list another slot, and then two again."""
+def train_while_hosts_change(file, *lists):
+    """Two ranks; rank 0 makes the discovery script list another slot, and then two again. lists: what it prints then, lines ended by ;."""
     state = elastic.ObjectState(sizes=[hvd.size()], steps=0)
 
     @elastic.run
     def train(state):
-        assert hvd.allgather_object(hvd.local_rank()) == list(range(hvd.size()))
+        nodes = hvd.allgather_object(os.environ.get("TUTTI_NODE_ID"))
+        assert hvd.local_rank() == nodes[: hvd.rank()].count(nodes[hvd.rank()]) and hvd.local_size() == nodes.count(nodes[hvd.rank()])
         if state.sizes[-1] != hvd.size():
             state.sizes.append(hvd.size())
         if hvd.rank() == 0 and state.sizes != [2, 3, 2]:
             with open(file + ".new", "w", encoding="utf-8") as hosts:
-                hosts.write("localhost:3\n" if state.sizes == [2] else "localhost:2\n")
+                hosts.write(lists[len(state.sizes) - 1].replace(";", "\n"))
             os.replace(file + ".new", file)
         while state.sizes != [2, 3, 2]:
             time.sleep(0.01)
@@ -313,7 +314,7 @@ PARTS = {
 if __name__ == "__main__":
     hvd.init()
     if sys.argv[1] == "hosts":
-        train_while_hosts_change(sys.argv[2])
+        train_while_hosts_change(*sys.argv[2:])
     for check in PARTS.get(sys.argv[1], []):
         check()
         hvd.barrier()

@@ -400,7 +400,7 @@ def train_elastic(ranks, least, lost):
         assert state.sizes.index(least) == min(lost.values()) // 5 * 5, state.sizes
     expected = [ranks] * len(lost) if ranks == least else changes[1:]
     assert sizes_after_resets == expected[len(expected) - len(sizes_after_resets) :], sizes_after_resets
-    assert hvd.size() == ranks and hvd.local_size() == ranks and equal_on_all_ranks(model.parameters())
+    assert hvd.size() == ranks and hvd.local_size() == int(os.environ["LOCAL_WORLD_SIZE"]) and equal_on_all_ranks(model.parameters())
     # A process keeps its place on the node, and a new one has that of the dead one.
     assert hvd.local_rank() == int(os.environ["LOCAL_RANK"])
     # One write: output is unbuffered, and the ranks share it.

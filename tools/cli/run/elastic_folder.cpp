@@ -17,6 +17,8 @@
 #include <system_error>
 #include <utility>
 
+#include "tools/cli/run/output.hpp"
+
 namespace tutti {
 namespace {
 
@@ -78,6 +80,20 @@ ElasticFolder::~ElasticFolder() {
 }
 
 bool ElasticFolder::has_invitation() const { return ::access((path_ + "/invitation").c_str(), R_OK) == 0; }
+
+std::string ElasticFolder::invitation() const {
+  std::string text;
+  std::getline(std::ifstream(path_ + "/invitation"), text, '\0');
+  return text;
+}
+
+void ElasticFolder::invite(const std::string& text) const {
+  const std::string written = path_ + "/invitation.new";
+  const OwnedFd file(::open(written.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (write_all(file.get(), text)) ::rename(written.c_str(), (path_ + "/invitation").c_str());
+}
+
+void ElasticFolder::note_waiting_elsewhere() const { std::ofstream(path_ + "/waiting.elsewhere").flush(); }
 
 bool ElasticFolder::has(const char* state, int slot) const {
   return ::access(file_of(path_, state, slot).c_str(), F_OK) == 0;

@@ -1,6 +1,7 @@
 // The folder through which `tutti run` and the ranks of an elastic job tell each other what changes. Knows no process.
-//   invitation      written by rank 0 of each group of ranks: how processes join it
+//   invitation      written by rank 0 of each group of ranks: how processes join it; on other hosts by their `tutti run`
 //   starting.SLOT   a process that will join; it renames the file to waiting.SLOT, then to member.SLOT
+//   waiting.elsewhere  on another host a process waits; ranks remove it when they change
 //   leave.SLOT      the rank in this slot is to leave at its next commit
 // The ranks' side is bindings/python/tutti/horovod/_elastic_folder.py.
 #pragma once
@@ -24,6 +25,9 @@ class ElasticFolder {
 
   const std::string& path() const { return path_; }
   bool has_invitation() const;
+  std::string invitation() const;  // empty: there is none
+  void invite(const std::string& text) const;
+  void note_waiting_elsewhere() const;
   bool has(const char* state, int slot) const;
   // Replaces all that is there about the slot.
   void set(const char* state, int slot) const;

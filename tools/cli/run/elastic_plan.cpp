@@ -43,23 +43,41 @@ bool ElasticPlan::note_end(ElasticPlace place, bool has_failed, Clock::time_poin
   const bool is_needed = state == State::member || (state == State::starting && finished_ == 0);
   if (state == State::member && !has_failed) ++finished_;
   if (state == State::member && has_failed) has_changed_ = true;
-  if (state == State::starting && finished_ == 0) {
-    host.closed_until = Clock::time_point::max();
-    if (limits_.cooldown) {
-      const auto [shortest, longest] = *limits_.cooldown;
-      const long pause = static_cast<long>(shortest) << std::min(host.strikes, 20);
-      host.closed_until = now + std::chrono::seconds(std::min<long>(pause, longest));
-    }
-    ++host.strikes;
-  }
+  if (state == State::starting && finished_ == 0) close(host, now);
   state = State::free;
   return is_needed;
 }
 
+bool ElasticPlan::note_lost_host(std::size_t host, Clock::time_point now) {
+  bool is_needed = false;
+  for (State& state : hosts_[host].states) {
+    if (state == State::free) continue;
+    if (state == State::member) has_changed_ = true;
+    is_needed = is_needed || state == State::member || (state == State::starting && finished_ == 0);
+    state = State::free;
+  }
+  if (is_needed) close(hosts_[host], now);
+  return is_needed;
+}
+
+void ElasticPlan::close(Host& host, Clock::time_point now) const {
+  host.closed_until = Clock::time_point::max();
+  if (limits_.cooldown) {
+    const auto [shortest, longest] = *limits_.cooldown;
+    const long pause = static_cast<long>(shortest) << std::min(host.strikes, 20);
+    host.closed_until = now + std::chrono::seconds(std::min<long>(pause, longest));
+  }
+  ++host.strikes;
+}
+
+int ElasticPlan::count(const Host& host, State state) {
+  return static_cast<int>(std::count(host.states.begin(), host.states.end(), state));
+}
+
 int ElasticPlan::count(State state) const {
-  std::ptrdiff_t found = 0;
-  for (const Host& host : hosts_) found += std::count(host.states.begin(), host.states.end(), state);
-  return static_cast<int>(found);
+  int found = 0;
+  for (const Host& host : hosts_) found += count(host, state);
+  return found;
 }
 
 int ElasticPlan::rank_count() const { return count(State::member) + count(State::leaving) + finished_; }

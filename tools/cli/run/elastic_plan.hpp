@@ -50,10 +50,20 @@ class ElasticPlan {
   // The process at a place has ended. A host where one ends before it is a member gets no more of them for a time.
   // False: nobody needed it any more.
   bool note_end(ElasticPlace place, bool has_failed, Clock::time_point now);
+  // Nothing runs on a host any more that should. It gets no more processes for a time. False: nobody was needed.
+  bool note_lost_host(std::size_t host, Clock::time_point now);
   // To be called after each change, and now and then.
   Steps next(Clock::time_point now);
 
   const std::vector<std::string>& hosts() const { return names_; }
+  bool has(ElasticPlace place) const {
+    return static_cast<std::size_t>(place.slot) < hosts_[place.host].states.size();
+  }
+  int slots_of(std::size_t host) const { return hosts_[host].slots; }
+  bool has_member(std::size_t host) const { return count(hosts_[host], State::member) > 0; }
+  bool has_processes() const {
+    return count(State::starting) + count(State::member) + count(State::leaving) > 0;
+  }
   int rank_count() const;  // members and those that have ended well
   bool is_short() const { return rank_count() < limits_.min_ranks; }
 
@@ -66,7 +76,9 @@ class ElasticPlan {
     std::optional<Clock::time_point> closed_until;
   };
 
+  static int count(const Host& host, State state);
   int count(State state) const;
+  void close(Host& host, Clock::time_point now) const;
   void start_missing(Clock::time_point now, Steps& steps);
   void leave_removed(Steps& steps);
   bool is_open(const Host& host, Clock::time_point now) const;

@@ -62,7 +62,8 @@ void Job::exec_rank(int rank, pid_t parent, int in, int out, int err, int report
   if (out >= 0) ::dup2(out, STDOUT_FILENO);
   if (err >= 0) ::dup2(err, STDERR_FILENO);
   if (!has_parts()) {
-    set_rank_environment(options_, rank, job_id_, secret_, folder_.path());
+    set_rank_environment(options_, ranks_[static_cast<std::size_t>(rank)].number, rank, job_id_, secret_,
+                         folder_.path());
     master_.set_environment();
     if (const Status bound = apply_binding(binding_, rank); !bound) {
       fmt::print(stderr, "tutti run: {}: {}\n", name_of(rank), bound.message());
@@ -85,9 +86,13 @@ void Job::exec_rank(int rank, pid_t parent, int in, int out, int err, int report
   ::_exit(kNotFoundStatus);
 }
 
+int Job::status_of(const SpawnError& error) {
+  return error.error == ENOENT || error.error == ENOTDIR ? kNotFoundStatus : kNotExecutableStatus;
+}
+
 std::string Job::name_of(int member) const {
   if (has_parts()) return fmt::format("the part on host {}", parts_[static_cast<std::size_t>(member)].host);
-  return fmt::format("rank {}", options_.part.first_rank + member);
+  return fmt::format("rank {}", ranks_[static_cast<std::size_t>(member)].number);
 }
 
 // As a part we are told the secret first, in a line of our standard input.
@@ -104,23 +109,34 @@ Status Job::prepare() {
   if (!options_.hosts.empty()) TUTTI_RETURN_IF_ERROR(prepare_parts());
   master_ =
       is_part() ? MasterAddress::on_host(options_.part.address, job_id_) : MasterAddress::on_this_machine();
-  ranks_.resize(has_parts() ? parts_.size() : static_cast<std::size_t>(options_.rank_count));
-  if (has_parts()) return {};
+  TUTTI_RETURN_IF_ERROR(prepare_elastic());
+  if (has_parts()) {
+    ranks_.resize(parts_.size());
+    return {};
+  }
+  if (!is_elastic_part()) TUTTI_RETURN_IF_ERROR(prepare_ranks());
+  return prepare_binding();
+}
+
+Status Job::prepare_ranks() {
+  for (int rank = 0; rank < options_.rank_count; ++rank)
+    ranks_.emplace_back().number = options_.part.first_rank + rank;
   if (!options_.output_folder.empty()) {
     auto files = open_output_files(options_.output_folder, options_.part.first_rank, options_.rank_count,
                                    is_part() ? options_.part.world_size : options_.rank_count);
     if (!files) return files.status();
     copies_ = *std::move(files);
   }
-  TUTTI_RETURN_IF_ERROR(prepare_elastic());
-  return prepare_binding();
+  return {};
 }
 
 Status Job::prepare_parts() {
   std::array<char, 4096> self{};
   const ssize_t length = ::readlink("/proc/self/exe", self.data(), self.size() - 1);
   if (length <= 0) return internal_error("/proc/self/exe cannot be read");
-  parts_ = parts_of(options_, self.data(), job_id_);
+  self_ = self.data();
+  placed_ = options_.hosts;
+  parts_ = parts_of(options_, self_, job_id_);
   part_inputs_.resize(parts_.size());
   std::string names;
   for (const auto& [name, value] : forwarded_variables(options_)) names += " " + name;
@@ -151,8 +167,14 @@ void Job::watch_parent() {
     return end_job();
   }
   words_.append(bytes.data(), static_cast<std::size_t>(got));
-  for (std::size_t end = 0; (end = words_.find('\n')) != std::string::npos; words_.erase(0, end + 1))
-    if (const auto signal = signal_of_name(words_.substr(0, end))) pass_on(*signal);
+  for (std::size_t end = 0; (end = words_.find('\n')) != std::string::npos; words_.erase(0, end + 1)) {
+    const std::string line = words_.substr(0, end);
+    if (const auto signal = signal_of_name(line)) {
+      pass_on(*signal);
+    } else if (const auto message = parse_part_message(line); message && is_elastic_part()) {
+      obey(*message);
+    }
+  }
 }
 
 // Has more than 15 decisions because each system call may fail, between fork and exec in the child.
@@ -161,11 +183,11 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
   auto report = make_pipe();
   std::optional<std::pair<OwnedFd, OwnedFd>> out, err, in;
   const bool has_streams = reads_output();
-  if (has_streams) {
-    out = make_pipe();
-    err = make_pipe();
-  }
-  if (!report || (has_streams && (!out || !err))) return failed("cannot make a pipe");
+  const bool has_messages = has_parts() && plan_;
+  if (has_streams) out = make_pipe();
+  if (has_streams || has_messages) err = make_pipe();
+  if (!report || (has_streams && !out) || ((has_streams || has_messages) && !err))
+    return failed("cannot make a pipe");
   OwnedFd null_input;
   int input = -1;
   const bool joins = ranks_[static_cast<std::size_t>(rank)].joins;
@@ -186,7 +208,7 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
               report->second.get());
   }
   ::setpgid(pid, pid);  // the child does it too: whoever comes first
-  ranks_[rank] = Rank{pid, true, joins};
+  ranks_[rank] = Rank{pid, true, joins, ranks_[rank].number};
   report->second.reset();
   int error = 0;
   ssize_t got = 0;
@@ -199,6 +221,7 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
         has_parts() ? parts_[static_cast<std::size_t>(rank)].command[0] : options_.program[0];
     return SpawnError{error, fmt::format("cannot run '{}'", program)};
   }
+  if (has_messages) output_.add_part(std::move(err->first), static_cast<std::size_t>(rank), job_id_);
   if (has_parts()) {
     const std::string line = secret_ + "\n";
     if (::write(in->second.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size()))
@@ -215,13 +238,14 @@ std::optional<Job::SpawnError> Job::spawn(int rank) {
 }
 
 void Job::add_output(int rank, OwnedFd out, OwnedFd err) {
-  const std::string prefix = options_.has_prefix ? fmt::format("[{}] ", options_.part.first_rank + rank) : "";
+  const Rank& added = ranks_[static_cast<std::size_t>(rank)];
+  const std::string prefix = options_.has_prefix ? fmt::format("[{}] ", added.number) : "";
   OutputFiles copies;
-  if (!copies_.empty() && !ranks_[static_cast<std::size_t>(rank)].joins) {
+  if (!copies_.empty() && !added.joins) {
     copies = std::move(copies_[static_cast<std::size_t>(rank)]);
-  } else if (!copies_.empty()) {
-    auto files = open_output_files(options_.output_folder, options_.part.first_rank + rank, 1,
-                                   is_part() ? options_.part.world_size : options_.rank_count, true);
+  } else if (!options_.output_folder.empty()) {
+    auto files = open_output_files(options_.output_folder, added.number, 1,
+                                   is_part() ? options_.part.world_size : options_.rank_count, added.joins);
     if (files) copies = std::move(files->front());
     if (!files) output_.say(fmt::format("tutti run: {}", files.status().message()));
   }
@@ -270,8 +294,7 @@ int Job::run() {
 
   for (int rank = 0; rank < static_cast<int>(ranks_.size()) && !cause_; ++rank) {
     if (const auto error = spawn(rank)) {
-      const bool is_missing = error->error == ENOENT || error->error == ENOTDIR;
-      cause_ = Cause{rank, is_missing ? kNotFoundStatus : kNotExecutableStatus, false,
+      cause_ = Cause{rank, status_of(*error), false,
                      fmt::format("{}: {}: {}", name_of(rank), error->what, std::strerror(error->error))};
       output_.say("tutti run: " + cause_->text);
       end_job();
@@ -279,6 +302,7 @@ int Job::run() {
       output_.say(
           fmt::format("tutti run: {} has pid {}", name_of(rank), ranks_[static_cast<std::size_t>(rank)].pid));
     }
+    if (has_parts() && plan_ && !cause_) start_first_ranks(static_cast<std::size_t>(rank));
   }
   loop();
   kill_leftovers();
@@ -305,7 +329,7 @@ int Job::poll_timeout() const {
     const auto to_kill = std::chrono::ceil<std::chrono::milliseconds>(*kill_at_ - Clock::now());
     left = std::max(std::min(to_kill, left.value_or(to_kill)), std::chrono::milliseconds(0));
   }
-  if (plan_ && !cause_) left = std::min(time_to_tick(), left.value_or(time_to_tick()));
+  if (options_.is_elastic() && !cause_) left = std::min(time_to_tick(), left.value_or(time_to_tick()));
   if (!left && terminal_pipe_.is_open() && !may_read_terminal()) return kTerminalPauseMs;
   return left ? static_cast<int>(left->count()) : -1;
 }
@@ -315,7 +339,7 @@ bool Job::may_read_terminal() const { return ::tcgetpgrp(STDIN_FILENO) == ::getp
 
 void Job::loop() {
   std::vector<pollfd> fds;
-  while (has_running_rank()) {
+  while (!is_over()) {
     fds.clear();
     fds.push_back({signals_.get(), POLLIN, 0});
     const bool reads_input = is_part() ? !kill_at_ : terminal_pipe_.is_open() && may_read_terminal();
@@ -333,6 +357,7 @@ void Job::loop() {
     output_.read(fds.data() + 3);
     output_.show_prompts();
     end_if_nobody_reads();
+    read_messages();
     if (fds[1].revents != 0) is_part() ? watch_parent() : pump_stdin();
     if (fds[2].revents != 0) read_discovery();
     if (fds[0].revents != 0) handle_signals();

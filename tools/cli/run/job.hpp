@@ -19,6 +19,7 @@
 #include "tools/cli/run/host_discovery.hpp"
 #include "tools/cli/run/master_address.hpp"
 #include "tools/cli/run/output.hpp"
+#include "tools/cli/run/part_messages.hpp"
 #include "tools/cli/run/remote.hpp"
 #include "tools/cli/run/run.hpp"
 
@@ -40,6 +41,8 @@ class Job {
     pid_t pid = -1;
     bool is_running = false;
     bool joins = false;  // a job that runs
+    int number = 0;      // for people, and for all but a new rank its first rank in the job
+    PartMessage::Kind reported = PartMessage::Kind::start;  // of an elastic job: waiting, member
   };
   // A failure of a rank. The one that ends the job gives the status we return.
   struct Cause {
@@ -53,7 +56,9 @@ class Job {
     std::string what;
   };
 
-  Status prepare();          // names the job, and where to start what
+  static int status_of(const SpawnError& error);  // as a shell has it
+  Status prepare();                               // names the job, and where to start what
+  Status prepare_ranks();
   Status prepare_parts();    // on other hosts
   Status prepare_binding();  // where the ranks go on this machine, reported if asked for
   std::optional<SpawnError> spawn(int rank);
@@ -61,9 +66,12 @@ class Job {
   void choose_stdin();
   bool is_part() const { return options_.part.world_size > 0; }
   bool has_parts() const { return !parts_.empty(); }
+  // It starts ranks when it is told to.
+  bool is_elastic_part() const { return is_part() && options_.is_elastic(); }
   // Parts write prefixes and files themselves.
   bool reads_output() const {
-    return !has_parts() && (options_.has_prefix || options_.has_times || !options_.output_folder.empty());
+    return !has_parts() && (options_.has_prefix || options_.has_times || !options_.output_folder.empty() ||
+                            is_elastic_part());
   }
   void add_output(int rank, OwnedFd out, OwnedFd err);
   // "rank 3", or "the ranks of host node1".
@@ -78,24 +86,39 @@ class Job {
   void suspend();
   void reap();
   std::optional<Cause> failure_of(int rank, int wait_status) const;
-  void judge(const std::vector<Cause>& failures);
+  void judge();  // failures_
   // Of an elastic job, in job_elastic.cpp.
   Status prepare_elastic();
   void serve_elastic();
   std::chrono::milliseconds time_to_tick() const;
   void read_discovery();
-  void refresh_elastic();
+  void read_news();
+  void read_last_news();
+  void read_messages();
+  void read_folder();
+  void report(const PartMessage& message);
+  void note(std::size_t host, const PartMessage& message);
+  void tell_of_waiting(const ElasticPlace& place);
   void carry_out(const ElasticPlan::Steps& steps);
-  bool end_elastic(int slot, bool has_failed);
+  void command(const ElasticPlace& place, const PartMessage& message);
+  void obey(const PartMessage& message);
+  void start_here(const PartMessage& message);
+  bool open_part(std::size_t host);
+  void start_first_ranks(std::size_t host);
+  void send(std::size_t part, const PartMessage& message) const;
+  int number_of(const ElasticPlace& place);
+  std::string name_of(const ElasticPlace& place);
+  bool end_elastic(int member, const std::optional<Cause>& failure);
   std::optional<std::string> go_on_without(const std::vector<Cause>& failures);
   void end_job();  // SIGTERM now, SIGKILL after the grace
   void signal_ranks(int signal) const;
   void kill_leftovers();
   bool has_running_rank() const;
+  bool is_over() const { return !has_running_rank() && (!is_elastic_part() || cause_); }
   int poll_timeout() const;
 
   const RunOptions& options_;
-  std::string job_id_, secret_;
+  std::string job_id_, secret_, self_;
   MasterAddress master_;
   std::vector<RemotePart> parts_;     // on several hosts: what we start instead of ranks
   std::vector<OwnedFd> part_inputs_;  // their standard inputs, open as long as the job
@@ -112,8 +135,15 @@ class Job {
   std::optional<Cause> cause_;
   std::optional<Clock::time_point> kill_at_;
   bool was_interrupted_ = false;
-  std::optional<ElasticPlan> plan_;  // of an elastic job
-  ElasticFolder folder_;
+  std::vector<Cause> failures_;  // that are not judged yet
+  std::optional<ElasticPlan>
+      plan_;              // of an elastic job, where it is decided; its hosts are parts_, if there are any
+  ElasticFolder folder_;  // of an elastic job, where ranks run
+  std::string invitation_;
+  std::vector<HostSlots> placed_;      // the hosts of parts_
+  std::vector<ElasticPlace> numbers_;  // by Rank::number
+  std::vector<ElasticPlace> waiting_;  // to join
+  bool has_news_ = false;              // for plan_
   std::optional<HostDiscovery> discovery_;
   std::string discovery_problem_;  // that was said
   Clock::time_point next_tick_{};

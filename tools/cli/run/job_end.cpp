@@ -36,8 +36,7 @@ std::optional<Job::Cause> Job::failure_of(int rank, int wait_status) const {
 }
 
 void Job::reap() {
-  if (plan_) refresh_elastic();
-  std::vector<Cause> failures;
+  if (options_.is_elastic()) read_last_news();
   int wait_status = 0;
   pid_t pid = 0;
   while ((pid = ::waitpid(-1, &wait_status, WNOHANG)) > 0) {
@@ -45,21 +44,22 @@ void Job::reap() {
       if (ranks_[rank].pid != pid || !ranks_[rank].is_running) continue;
       ranks_[rank].is_running = false;
       const auto failure = failure_of(static_cast<int>(rank), wait_status);
-      const bool matters = !plan_ || end_elastic(static_cast<int>(rank), failure.has_value());
-      if (failure && matters) failures.push_back(*failure);
+      const bool matters = !options_.is_elastic() || end_elastic(static_cast<int>(rank), failure);
+      if (failure && matters) failures_.push_back(*failure);
     }
   }
   // The process that reaped our children kept their statuses.
   if (pid < 0 && errno == ECHILD && has_running_rank()) {
     for (Rank& rank : ranks_) rank.is_running = false;
-    failures.push_back(Cause{-1, 1, false, "ranks have ended, but the system did not tell how"});
+    failures_.push_back(Cause{-1, 1, false, "ranks have ended, but the system did not tell how"});
   }
-  if (!failures.empty() && !cause_) judge(failures);
+  if (!failures_.empty() && !cause_) judge();
 }
 
 // Whether the job goes on, as an elastic one may. Of the ranks that ended between two polls, one killed by a signal
 // is the cause of the end: the others exit with an error because their peer is gone.
-void Job::judge(const std::vector<Cause>& failures) {
+void Job::judge() {
+  const std::vector<Cause> failures = std::exchange(failures_, {});
   // Everything the ranks had printed is in their pipes by now: let it appear before the verdict.
   output_.read_available();
   std::string reason;

@@ -117,7 +117,13 @@ RankOutput::RankOutput()
 Cursor* RankOutput::cursor_of(Target target) { return is_terminal_[target] ? cursor_of_[target] : nullptr; }
 
 void RankOutput::add(OwnedFd pipe, LinePrefixer lines, Target target, OwnedFd copy) {
-  streams_.push_back({std::move(pipe), std::move(lines), target, std::move(copy), {}});
+  streams_.push_back({std::move(pipe), std::move(lines), target, std::move(copy)});
+}
+
+void RankOutput::add_part(OwnedFd pipe, std::size_t part, std::string_view job_id) {
+  add(std::move(pipe), LinePrefixer({}, cursor_of(to_stderr)), to_stderr);
+  streams_.back().reader.emplace(job_id);
+  streams_.back().part = part;
 }
 
 // A file that cannot be written ends its copy, not the job.
@@ -144,7 +150,13 @@ void RankOutput::read_stream(Stream& stream) {
   if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
   std::string& out = pending_[stream.target];
   if (got > 0) {
-    const std::string_view fresh(bytes.data(), static_cast<std::size_t>(got));
+    std::string rest;
+    std::string_view fresh(bytes.data(), static_cast<std::size_t>(got));
+    if (stream.reader) {
+      std::vector<PartMessage> messages;
+      fresh = rest = stream.reader->feed(fresh, messages);
+      for (PartMessage& message : messages) messages_.emplace_back(stream.part, std::move(message));
+    }
     copy(stream, fresh);
     stream.lines.feed(fresh, out);
     if (!stream.lines.has_unfinished()) {

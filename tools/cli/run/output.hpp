@@ -11,10 +11,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/owned_fd.hpp"
 #include "runtime/base/status.hpp"
+#include "tools/cli/run/part_messages.hpp"
 
 namespace tutti {
 
@@ -69,6 +71,10 @@ class RankOutput {
   // `copy`: a file that gets the same bytes without prefixes, if it is open.
   void add(OwnedFd pipe, LinePrefixer lines, Target target, OwnedFd copy = OwnedFd());
   Cursor* cursor_of(Target target);  // null where target is no terminal
+  // The standard error of a part of an elastic job, which has its messages in it.
+  void add_part(OwnedFd pipe, std::size_t part, std::string_view job_id);
+  // Since the last call, with the number of the part.
+  std::vector<std::pair<std::size_t, PartMessage>> take_messages() { return std::exchange(messages_, {}); }
 
   // One entry for each stream, in their order; closed ones are -1.
   void append_polls(std::vector<pollfd>& fds) const;
@@ -93,7 +99,9 @@ class RankOutput {
     LinePrefixer lines;
     Target target;
     OwnedFd copy;
-    std::optional<std::chrono::steady_clock::time_point> show_at;
+    std::optional<PartMessageReader> reader = {};
+    std::size_t part = 0;
+    std::optional<std::chrono::steady_clock::time_point> show_at = {};
   };
   void read_stream(Stream& stream);
   void copy(Stream& stream, std::string_view bytes);
@@ -105,6 +113,7 @@ class RankOutput {
   std::array<std::string, 2> pending_;  // for our stdout and stderr
   std::array<int, 2> write_error_{};    // errno of the first write that failed: nothing is written any more
   std::deque<Stream> streams_;          // cursors point at its lines
+  std::vector<std::pair<std::size_t, PartMessage>> messages_;
 };
 
 // For ranks from `first_rank` on the files FOLDER/rank.N/stdout and stderr, emptied unless `appends`; N has as many digits as the last

@@ -15,13 +15,13 @@ void set(std::initializer_list<const char*> names, int value) {
 
 }  // namespace
 
-void set_rank_environment(const RunOptions& options, int local_rank, const std::string& job_id,
+void set_rank_environment(const RunOptions& options, int rank, int local_rank, const std::string& job_id,
                           const std::string& secret, const std::string& elastic_folder) {
   const RunPart& part = options.part;
   const bool is_part = part.world_size > 0;
   for (const ExportedVariable& variable : options.exported)
     ::setenv(variable.name.c_str(), variable.value.c_str(), 1);
-  const int rank = part.first_rank + local_rank, size = is_part ? part.world_size : options.rank_count;
+  const int size = is_part ? part.world_size : options.rank_count;
   set({"LOCAL_RANK", "TUTTI_LOCAL_RANK"}, local_rank);
   set({"LOCAL_WORLD_SIZE", "TUTTI_LOCAL_SIZE"}, options.rank_count);
   set({"RANK", "TUTTI_RANK"}, rank);

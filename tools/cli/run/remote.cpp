@@ -89,18 +89,21 @@ bool is_open_mpi() {
 }
 
 // Options of a part that its ranks or their output need.
-std::string part_options(const RunOptions& options) {
+std::string part_options(const RunOptions& options, const std::vector<HostSlots>& placed) {
   std::string words = fmt::format(" --grace {}", static_cast<double>(options.grace.count()) / 1000);
   if (!options.has_prefix) words += " --no-prefix";
   if (options.has_times) words += " --prefix-output-with-timestamp";
   if (options.is_verbose) words += " --verbose";
   if (!options.output_folder.empty()) words += " --output-filename " + quote_for_shell(options.output_folder);
-  if (options.is_horovod) words += " --horovod --placement " + quote_for_shell(to_text(options.hosts));
+  if (options.is_horovod) words += " --horovod --placement " + quote_for_shell(to_text(placed));
   if (options.bind) words += " --bind " + quote_for_shell(options.bind_text);
   if (options.bind_order)
     words +=
         std::string(" --bind-order ") + (*options.bind_order == PinOrder::scatter ? "scatter" : "compact");
   if (options.reports_bindings) words += " --report-bindings";
+  if (options.is_elastic())
+    words += fmt::format(" --min-np {} --elastic-timeout {}", options.elastic.min_ranks,
+                         options.elastic.timeout.count());
   return words;
 }
 
@@ -108,6 +111,8 @@ std::vector<std::string> ssh_command(const RunOptions& options, const std::strin
   std::vector<std::string> words{"ssh", "-o", "BatchMode=yes"};
   if (options.ssh_connect_seconds > 0)
     words.insert(words.end(), {"-o", fmt::format("ConnectTimeout={}", options.ssh_connect_seconds)});
+  // The host may vanish, and the job goes on without it.
+  if (options.is_elastic()) words.insert(words.end(), {"-o", "ServerAliveInterval=5"});
   if (options.ssh_port > 0) words.insert(words.end(), {"-p", std::to_string(options.ssh_port)});
   if (!options.ssh_identity.empty()) words.insert(words.end(), {"-i", options.ssh_identity});
   words.push_back(host);
@@ -138,8 +143,8 @@ std::map<std::string, std::string> forwarded_variables(const RunOptions& options
   return forwarded;
 }
 
-std::vector<RemotePart> parts_of(const RunOptions& options, const std::string& self,
-                                 const std::string& job_id) {
+RemotePart part_of(const RunOptions& options, const std::string& self, const std::string& job_id,
+                   const std::vector<HostSlots>& placed, std::size_t index) {
   std::string environment;
   for (const auto& [name, value] : forwarded_variables(options))
     environment += fmt::format(" {}", quote_for_shell(fmt::format("{}={}", name, value)));
@@ -147,25 +152,33 @@ std::vector<RemotePart> parts_of(const RunOptions& options, const std::string& s
   for (const std::string& word : options.program) program += " " + quote_for_shell(word);
   std::array<char, 4096> folder{};
   const char* const here = ::getcwd(folder.data(), folder.size());
-  std::vector<RemotePart> parts;
-  int first = 0;
-  for (const HostSlots& host : options.hosts) {
-    const std::string command = fmt::format(
-        "cd {} && exec env{} {} run --part {},{},{} --address {} --job {}{} --{}",
-        quote_for_shell(here == nullptr ? "/" : here), environment, quote_for_shell(self), first, host.slots,
-        options.rank_count, quote_for_shell(address_of(options)), job_id, part_options(options), program);
-    RemotePart part{host.host, {}};
-    if (is_here(host.host) && options.agent.empty()) {
-      part.command = {"sh", "-c", command};
-    } else if (options.agent.empty()) {
-      part.command = ssh_command(options, host.host);
-      part.command.push_back(command);
-    } else {
-      part.command = {"sh", "-c", options.agent + " \"$@\"", "sh", host.host, command};
-    }
-    parts.push_back(std::move(part));
-    first += host.slots;
+  int first = 0, size = 0;
+  for (std::size_t i = 0; i < placed.size(); ++i) {
+    if (i < index) first += placed[i].slots;
+    size += placed[i].slots;
   }
+  const HostSlots& host = placed[index];
+  const std::string command = fmt::format(
+      "cd {} && exec env{} {} run --part {},{},{} --address {} --job {}{} --{}",
+      quote_for_shell(here == nullptr ? "/" : here), environment, quote_for_shell(self), first, host.slots,
+      size, quote_for_shell(address_of(options)), job_id, part_options(options, placed), program);
+  RemotePart part{host.host, {}};
+  if (is_here(host.host) && options.agent.empty()) {
+    part.command = {"sh", "-c", command};
+  } else if (options.agent.empty()) {
+    part.command = ssh_command(options, host.host);
+    part.command.push_back(command);
+  } else {
+    part.command = {"sh", "-c", options.agent + " \"$@\"", "sh", host.host, command};
+  }
+  return part;
+}
+
+std::vector<RemotePart> parts_of(const RunOptions& options, const std::string& self,
+                                 const std::string& job_id) {
+  std::vector<RemotePart> parts;
+  for (std::size_t i = 0; i < options.hosts.size(); ++i)
+    parts.push_back(part_of(options, self, job_id, options.hosts, i));
   return parts;
 }
 

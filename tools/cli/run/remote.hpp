@@ -25,6 +25,9 @@ std::map<std::string, std::string> forwarded_variables(const RunOptions& options
 // and one shell command. `self` is this program, at the same place on every host.
 std::vector<RemotePart> parts_of(const RunOptions& options, const std::string& self,
                                  const std::string& job_id);
+// One of them; `placed` are the hosts with their ranks.
+RemotePart part_of(const RunOptions& options, const std::string& self, const std::string& job_id,
+                   const std::vector<HostSlots>& placed, std::size_t index);
 
 // The command line of another launcher that starts the whole job. Errors: unsupported if it is not installed.
 Result<std::vector<std::string>> hand_over(const RunOptions& options);

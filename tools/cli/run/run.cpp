@@ -155,14 +155,12 @@ Status discover_hosts(RunOptions& options, const char* name) {
   }
 }
 
-// Errors: unsupported for ranks that come and go on several hosts.
-Status check_hosts(const RunOptions& options, bool is_ours) {
-  if (!options.is_elastic() || (is_ours && options.hosts.empty())) return {};
-  if (options.elastic.min_ranks == options.rank_count && options.discovery_script.empty()) return {};
+// Errors: unsupported for ranks that come and go under another launcher.
+Status check_launcher(const RunOptions& options, bool is_ours) {
+  if (!options.is_elastic() || is_ours) return {};
   return unsupported(fmt::format(
-      "--min-np {}: on several hosts a job ends when a rank fails, so it must equal the number of "
-      "ranks, which is {}",
-      options.elastic.min_ranks, options.rank_count));
+      "--min-np {}: {} ends the job when a rank fails; say --through ssh for ranks that come and go",
+      options.elastic.min_ranks, choose_way(options)));
 }
 
 int start(RunOptions& options, const char* name) {
@@ -174,7 +172,7 @@ int start(RunOptions& options, const char* name) {
   }
   stay_here(options);
   const bool is_ours = (options.hosts.empty() && options.way.empty()) || choose_way(options) == "ssh";
-  if (const Status status = check_hosts(options, is_ours); !status) {
+  if (const Status status = check_launcher(options, is_ours); !status) {
     fmt::print(stderr, "{}: {}\n", name, status.message());
     return kUsageStatus;
   }

@@ -93,6 +93,7 @@ Status read_config(RunOptions& options, const std::vector<const RunFlag*>& given
 Status check_elastic(RunOptions& options) {
   ElasticLimits& limits = options.elastic;
   if (limits.min_ranks == 0 && limits.max_ranks == 0 && options.discovery_script.empty()) return {};
+  if (options.part.world_size > 0) return {};  // the bounds are those of the whole job
   const int count = options.rank_count;
   if (limits.min_ranks > count)
     return invalid_argument(

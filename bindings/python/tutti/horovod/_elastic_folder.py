@@ -3,6 +3,7 @@
 Its files are described in tools/cli/run/elastic_folder.hpp.
 """
 
+import contextlib
 import os
 
 DEFAULT_TIMEOUT = 600
@@ -40,6 +41,11 @@ class Folder:
         """(whether a process waits to join, whether this one is to leave)"""
         names = os.listdir(self._path)
         return any(name.startswith("waiting.") for name in names), f"leave.{self.slot}" in names
+
+    def forget_others(self):
+        """The processes that waited on other hosts have been admitted; the launcher says again which were not."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._file("waiting.elsewhere"))
 
     def _file(self, name):
         return os.path.join(self._path, name)

@@ -145,6 +145,7 @@ class Job:
 _job = None
 _lock = threading.Lock()
 _watchers = []
+_last_rank = None  # of the last job that ended
 _announced = None  # ranks that leave at the next go_on(), where its cause is not a lost rank
 _has_parents_world = False  # tutti's default world is that of a parent, which a child cannot use
 
@@ -193,10 +194,11 @@ def init(comm, process_sets, global_set, make_set):
 
 def shutdown():
     """Ends the job on all ranks; afterwards init() starts another one."""
-    global _job, _announced
+    global _job, _announced, _last_rank
     with _lock:
         job, _job, _announced = _job, None, None
         if job is not None:
+            _last_rank = job.rank
             _tell_watchers(None)
             job.close()
 
@@ -226,6 +228,9 @@ def go_on(global_set):
         except tutti.Error as error:
             raise HorovodInternalError(f"this rank cannot go on: {error}") from error
         _tell_watchers(_job)
+        folder = _elastic_folder.current()
+        if folder is not None:
+            folder.forget_others()
         is_equal = _job.size == old.size and not _job.place.has_newcomers
     if leaving is None and is_equal:
         raise HorovodInternalError("no rank was lost, so training would fail again; its state is that of the last commit")
@@ -237,6 +242,11 @@ def invite():
     folder = _elastic_folder.current()
     if folder is not None and current().rank == 0:
         folder.invite(current().world.invitation())
+
+
+def last_rank():
+    """That of this process in the job, or in the last one that has ended. Errors: ValueError before init()."""
+    return _last_rank if _job is None and _last_rank is not None else current().rank
 
 
 def is_initialized():
