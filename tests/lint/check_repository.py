@@ -112,6 +112,31 @@ def check_links(root, path, text):
                 yield path, number, f"the link to {target} leads nowhere"
 
 
+def check_recipes(root):
+    """Recipes of packagers have the version of the project and options that it knows."""
+    folder = os.path.join("tools", "packaging")
+    if not os.path.isdir(os.path.join(root, folder)):
+        return
+    with open(os.path.join(root, "meson.build"), encoding="utf-8") as file:
+        version = re.search(r"version: '([^']+)'", file.read()).group(1)
+    with open(os.path.join(root, "meson_options.txt"), encoding="utf-8") as file:
+        known = set(re.findall(r"option\('(\w+)'", file.read()))
+    places = {"debian/changelog": r"^tutti \(([^)]+)\)", "spack/tutti/package.py": r'version\("([\d.]+)"', "conda/meta.yaml": r'version: "([^"]+)"'}
+    for name, pattern in places.items():
+        path = os.path.join(folder, name)
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            found = re.search(pattern, file.read())
+        if not found or found.group(1) != version:
+            yield path, 1, f"has version {found and found.group(1)}, the project has {version}"
+    for name in ("debian/rules", "spack/tutti/package.py", "conda/meta.yaml"):
+        path = os.path.join(folder, name)
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                for option in re.findall(r"-D(\w+)=", line):
+                    if option not in known:
+                        yield path, number, f"gives Meson -D{option}, which meson_options.txt lacks"
+
+
 # A test that sleeps for a time is slow on a fast machine and wrong on a slow one. It waits for a condition (the sleep stands in a loop), or says
 # on the same line or above why it cannot.
 SLEEP = re.compile(r"\b(?:sleep_for|sleep_until|time\.sleep|usleep|nanosleep|(?<!un)sleep)\s*\(")
@@ -153,7 +178,7 @@ def check_named_files(path, text, paths):
 
 def check_tree(root):
     """Returns all violations as (path, line, message)."""
-    violations = []
+    violations = list(check_recipes(root))
     paths = list(files(root))
     for path in paths:
         if re.search(r"suppress|\.supp$", os.path.basename(path)):

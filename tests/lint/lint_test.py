@@ -227,6 +227,17 @@ class RepositoryTest(unittest.TestCase):
         self.expect("tool", "#!/usr/bin/env bash\n" + "true\n" * 6, "pipefail", executable=True)
         self.expect("a.md", "see [this](missing.md)\n", "leads nowhere")
 
+    def test_recipes(self):
+        tree = Tree({})
+        for path, text in (("meson.build", "project('x', version: '2.1')\n"), ("meson_options.txt", "option('python', type: 'string')\n"),
+                           ("tools/packaging/debian/changelog", "tutti (2.1) unstable\n"), ("tools/packaging/debian/rules", "a -Dpython=x -Dold=y\n"),
+                           ("tools/packaging/spack/tutti/package.py", 'version("2.0", tag="v2.0")\n'),
+                           ("tools/packaging/conda/meta.yaml", 'package: {version: "2.1"}\n')):
+            tree.write(path, text, plain=True)
+        self.assertEqual(tree.repository_violations(), [
+            "tools/packaging/spack/tutti/package.py: has version 2.0, the project has 2.1",
+            "tools/packaging/debian/rules: gives Meson -Dold, which meson_options.txt lacks"])
+
     def test_calls_that_follow_the_locale(self):
         for line in ("c = std::toupper(c);", "if (isalpha(c)) return;", "x = std::strtod(text, &end);", "n = atoi(text);",
                      "std::ostringstream out;", 'std::snprintf(text, 9, "%.6g", x);', 'fmt::format("{:.2L}", x);',
