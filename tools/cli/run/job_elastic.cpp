@@ -57,7 +57,7 @@ void Job::serve_elastic() {
     // Ranks forget it with each change, and not all that wait are admitted by one.
     for (const ElasticPlace& place : waiting_) tell_of_waiting(place);
   }
-  if (!plan_ || !std::exchange(has_news_, false)) return;
+  if (!std::exchange(has_news_, false) || !plan_) return;
   const ElasticPlan::Steps steps = plan_->next(now);
   if (!steps.end) {
     carry_out(steps);
