@@ -93,7 +93,17 @@ void ElasticFolder::invite(const std::string& text) const {
   if (write_all(file.get(), text)) ::rename(written.c_str(), (path_ + "/invitation").c_str());
 }
 
-void ElasticFolder::note_waiting_elsewhere() const { std::ofstream(path_ + "/waiting.elsewhere").flush(); }
+void ElasticFolder::note_waiting_elsewhere(const std::string& process) const {
+  const std::string written = path_ + "/elsewhere.new";
+  (std::ofstream(written) << process).flush();
+  ::rename(written.c_str(), (path_ + "/waiting.elsewhere").c_str());
+}
+
+std::string ElasticFolder::read(const char* state, int slot) const {
+  std::string text;
+  std::getline(std::ifstream(file_of(path_, state, slot)), text);
+  return text;
+}
 
 bool ElasticFolder::has(const char* state, int slot) const {
   return ::access(file_of(path_, state, slot).c_str(), F_OK) == 0;

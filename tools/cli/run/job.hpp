@@ -98,7 +98,7 @@ class Job {
   void read_folder();
   void report(const PartMessage& message);
   void note(std::size_t host, const PartMessage& message);
-  void tell_of_waiting(const ElasticPlace& place);
+  void tell_of_waiting(const ElasticPlace& place, const std::string& process);
   void carry_out(const ElasticPlan::Steps& steps);
   void command(const ElasticPlace& place, const PartMessage& message);
   void obey(const PartMessage& message);
@@ -140,10 +140,10 @@ class Job {
       plan_;              // of an elastic job, where it is decided; its hosts are parts_, if there are any
   ElasticFolder folder_;  // of an elastic job, where ranks run
   std::string invitation_;
-  std::vector<HostSlots> placed_;      // the hosts of parts_
-  std::vector<ElasticPlace> numbers_;  // by Rank::number
-  std::vector<ElasticPlace> waiting_;  // to join
-  bool has_news_ = false;              // for plan_
+  std::vector<HostSlots> placed_;                              // the hosts of parts_
+  std::vector<ElasticPlace> numbers_;                          // by Rank::number
+  std::vector<std::pair<ElasticPlace, std::string>> waiting_;  // to join
+  bool has_news_ = false;                                      // for plan_
   std::optional<HostDiscovery> discovery_;
   std::string discovery_problem_;  // that was said
   Clock::time_point next_tick_{};

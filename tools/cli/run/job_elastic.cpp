@@ -55,9 +55,9 @@ void Job::serve_elastic() {
     }
     read_news();
     // Ranks forget it with each change, and not all that wait are admitted by one.
-    for (const ElasticPlace& place : waiting_) tell_of_waiting(place);
+    for (const auto& [place, process] : waiting_) tell_of_waiting(place, process);
   }
-  if (!plan_ || !std::exchange(has_news_, false)) return;
+  if (!std::exchange(has_news_, false) || !plan_) return;
   const ElasticPlan::Steps steps = plan_->next(now);
   if (!steps.end) {
     carry_out(steps);
@@ -127,7 +127,7 @@ void Job::read_folder() {
          {std::pair(Kind::waiting, "waiting"), std::pair(Kind::member, "member")}) {
       if (reported == kind || !folder_.has(state, slot)) continue;
       reported = kind;
-      report({kind, slot});
+      report({kind, slot, 0, folder_.read(state, slot)});
     }
   }
 }
@@ -142,7 +142,8 @@ void Job::note(std::size_t host, const PartMessage& message) {
   const ElasticPlace place{host, message.slot};
   if (!plan_->has(place)) return;
   has_news_ = true;
-  if (message.kind != Kind::invitation) std::erase(waiting_, place);
+  if (message.kind != Kind::invitation)
+    std::erase_if(waiting_, [&](const auto& waiting) { return waiting.first == place; });
   switch (message.kind) {
     case Kind::invitation:
       plan_->note_invitation();
@@ -151,8 +152,8 @@ void Job::note(std::size_t host, const PartMessage& message) {
         if (part != host) send(part, message);
       break;
     case Kind::waiting:
-      waiting_.push_back(place);
-      tell_of_waiting(place);
+      waiting_.emplace_back(place, message.text);
+      tell_of_waiting(place, message.text);
       break;
     case Kind::member:
       plan_->note_member(place);
@@ -171,9 +172,9 @@ void Job::note(std::size_t host, const PartMessage& message) {
 }
 
 // To the members on other hosts; those on its own host see its file.
-void Job::tell_of_waiting(const ElasticPlace& place) {
+void Job::tell_of_waiting(const ElasticPlace& place, const std::string& process) {
   for (std::size_t part = 0; part < parts_.size(); ++part)
-    if (part != place.host && plan_->has_member(part)) send(part, {Kind::waiting});
+    if (part != place.host && plan_->has_member(part)) send(part, {Kind::waiting, 0, 0, process});
 }
 
 // -- what is to be done -------------------------------------------------------------------------------------
@@ -213,7 +214,7 @@ void Job::obey(const PartMessage& message) {
       folder_.invite(invitation_);
       break;
     case Kind::waiting:
-      folder_.note_waiting_elsewhere();
+      folder_.note_waiting_elsewhere(message.text);
       break;
     default:
       break;
@@ -289,7 +290,7 @@ bool Job::end_elastic(int member, const std::optional<Cause>& failure) {
   if (has_parts()) {
     const auto host = static_cast<std::size_t>(member);
     part_inputs_[host].reset();
-    std::erase_if(waiting_, [&](const ElasticPlace& place) { return place.host == host; });
+    std::erase_if(waiting_, [&](const auto& waiting) { return waiting.first.host == host; });
     return plan_->note_lost_host(host, Clock::now());
   }
   folder_.forget(member);

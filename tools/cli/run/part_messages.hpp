@@ -5,9 +5,9 @@
 //                                is one of the first ranks
 //     leave SLOT, stop SLOT      as ElasticPlan::Steps
 //     invitation 0 0 TEXT        for those that join
-//     waiting                    a process on another host waits to join
+//     waiting 0 0 PROCESS        it waits on another host to join
 //   from a part, among what it writes to its standard error
-//     waiting SLOT, member SLOT  as the files of elastic_folder.hpp
+//     waiting SLOT 0 PROCESS, member SLOT    as the files of elastic_folder.hpp
 //     ended SLOT STATUS TEXT     STATUS: the exit status or -signal, TEXT: a sentence for people if it has failed
 //     invitation 0 0 TEXT        written by a rank there
 #pragma once

@@ -33,14 +33,29 @@ class Folder:
         """Whether the launcher has started this process for a job that runs."""
         return os.path.exists(self._file(f"starting.{self.slot}"))
 
+    def wait(self, process):
+        """This process waits to join from now on. process: its number, by which the ranks know that they have admitted it."""
+        with open(self._file(f"starting.{self.slot}"), "w", encoding="ascii") as file:
+            file.write(str(process))
+        self.advance("starting", "waiting")
+
     def advance(self, old, new):
         """This process goes from one state to the next."""
         os.replace(self._file(f"{old}.{self.slot}"), self._file(f"{new}.{self.slot}"))
 
-    def notices(self):
-        """(whether a process waits to join, whether this one is to leave)"""
+    def notices(self, admitted):
+        """(whether a process waits to join that is not `admitted`, whether this one is to leave)"""
         names = os.listdir(self._path)
-        return any(name.startswith("waiting.") for name in names), f"leave.{self.slot}" in names
+        waits = any(self._waits(name, admitted) for name in names if name.startswith("waiting."))
+        return waits, f"leave.{self.slot}" in names
+
+    def _waits(self, name, admitted):
+        try:
+            with open(self._file(name), encoding="ascii") as file:
+                text = file.read()
+        except FileNotFoundError:
+            return False  # it is a member by now
+        return not text.isdigit() or int(text) not in admitted
 
     def forget_others(self):
         """The processes that waited on other hosts have been admitted; the launcher says again which were not."""

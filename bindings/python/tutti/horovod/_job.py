@@ -4,6 +4,7 @@ import array
 import atexit
 import itertools
 import os
+import secrets
 import threading
 import time
 
@@ -45,12 +46,13 @@ class Membership:
 
 
 class Job:
-    """Between init() and shutdown()."""
+    """Between init() and shutdown(). process: the number of one that joins a job, or 0."""
 
-    def __init__(self, world, is_own_world, global_set, is_new=False):
+    def __init__(self, world, is_own_world, global_set, process=0):
         self.world = world
         self.rank, self.size = world.rank, world.size
-        self.place = _place(world, is_new)
+        self.place = _place(world, process)
+        _admitted.update(self.place.newcomers)
         self._is_own_world = is_own_world
         self._set_count = 0  # of all that were ever added
         global_set.ranks = list(range(self.size))
@@ -146,6 +148,7 @@ _job = None
 _lock = threading.Lock()
 _watchers = []
 _last_rank = None  # of the last job that ended
+_admitted = set()  # numbers of processes that have joined, which launchers may still take for waiting
 _announced = None  # ranks that leave at the next go_on(), where its cause is not a lost rank
 _has_parents_world = False  # tutti's default world is that of a parent, which a child cannot use
 
@@ -172,6 +175,11 @@ def current():
     return _job
 
 
+def admitted():
+    """Numbers of the processes that are known to have joined."""
+    return _admitted
+
+
 def init(comm, process_sets, global_set, make_set):
     global _job
     with _lock:
@@ -179,8 +187,9 @@ def init(comm, process_sets, global_set, make_set):
             return
         folder = _elastic_folder.current()
         joins = folder is not None and folder.is_joining()
-        world, is_own_world = (_join(folder), True) if joins else _world_of(comm)
-        _job = job = Job(world, is_own_world, global_set, joins)
+        process = secrets.randbelow(1 << 62) + 1 if joins else 0
+        world, is_own_world = (_join(folder, process), True) if joins else _world_of(comm)
+        _job = job = Job(world, is_own_world, global_set, process)
         _tell_watchers(job)
     # The other ranks of a job that this process joins have no sets any more.
     for entry in [] if joins or process_sets in (None, "dynamic") else process_sets:
@@ -231,7 +240,7 @@ def go_on(global_set):
         folder = _elastic_folder.current()
         if folder is not None:
             folder.forget_others()
-        is_equal = _job.size == old.size and not _job.place.has_newcomers
+        is_equal = _job.size == old.size and not _job.place.newcomers
     if leaving is None and is_equal:
         raise HorovodInternalError("no rank was lost, so training would fail again; its state is that of the last commit")
     invite()
@@ -275,10 +284,10 @@ def _ranks_of(comm, rank):
     return sorted(comm.allgather(rank))
 
 
-def _join(folder):
+def _join(folder, process):
     """The world of a running job, once its ranks have admitted this process. Errors: tutti.Error."""
     deadline = time.monotonic() + folder.timeout
-    folder.advance("starting", "waiting")
+    folder.wait(process)
     while True:
         try:
             world = tutti.join(folder.invitation())
@@ -308,11 +317,11 @@ class _Place:
     """Where this process is among the nodes of the job.
 
     local_rank, local_size: among the processes of its node. cross_rank, cross_size: its node among those that have a process of this
-    local_rank. is_homogeneous: all nodes have equally many. has_newcomers: some processes have just joined.
+    local_rank. is_homogeneous: all nodes have equally many. newcomers: numbers of the processes that have just joined.
     """
 
     def __init__(self, rank, everybody):
-        """everybody: (node, slot, is_new) of all ranks; slots order the processes of a node."""
+        """everybody: (node, slot, number of a process that has joined, or 0) of all ranks; slots order the processes of a node."""
         node, slot, _ = everybody[rank]
         slots = {}
         for other_node, other_slot, _ in everybody:
@@ -321,21 +330,21 @@ class _Place:
         nodes = sorted(other for other, there in slots.items() if len(there) > self.local_rank)
         self.cross_rank, self.cross_size = nodes.index(node), len(nodes)
         self.is_homogeneous = len({len(there) for there in slots.values()}) == 1
-        self.has_newcomers = any(is_new for _, _, is_new in everybody)
+        self.newcomers = {process for _, _, process in everybody if process}
 
 
-def _place(world, is_new):
+def _place(world, process):
     """In an elastic job a process keeps its slot, and so its place among the node's while others come and go."""
     folder = _elastic_folder.current()
     is_one_node = world.local_size == world.size
     if is_one_node and folder is None:
-        return _Place(world.rank, [(0, rank, False) for rank in range(world.size)])
+        return _Place(world.rank, [(0, rank, 0) for rank in range(world.size)])
     first = array.array("q", [0 if is_one_node else world.rank])
     if not is_one_node:
         node = world.split_by_node()
         node.broadcast(first, root=0)
         node.close()
-    own = array.array("q", [first[0], world.local_rank if folder is None else folder.slot, is_new])
+    own = array.array("q", [first[0], world.local_rank if folder is None else folder.slot, process])
     everybody = array.array("q", [0] * (3 * world.size))
     world.allgather(own, everybody)
     return _Place(world.rank, [tuple(everybody[3 * rank : 3 * rank + 3]) for rank in range(world.size)])

@@ -111,7 +111,7 @@ class ObjectState(State):
 
 def _exchange_updates(update, folder):
     """What each rank knows: HostUpdateResult, and _LEAVES."""
-    has_joiners, leaves = folder.notices()
+    has_joiners, leaves = folder.notices(_job.admitted())
     if has_joiners:
         update |= HostUpdateResult.added
     if leaves:
