@@ -29,9 +29,15 @@
 
 namespace tutti {
 
-// Lowering looks at the schedules of all ranks at once. With more ranks in one memory the first call would
-// take too long, so schedules are not lowered there.
-inline constexpr std::uint32_t kMostLoweredRanks = 64;
+// Lowering looks at the schedules of all ranks at once, and each wait compares what is known of every rank. So
+// its time grows with steps times ranks, and schedules beyond a limit are not lowered: the first call would take
+// a second and more. Of 128 ranks every row fits. Of 256, rows fit in which a rank has up to 256 steps.
+inline constexpr std::uint64_t kMostLoweringWork = std::uint64_t{1} << 24U;
+
+// The steps that schedules of so many ranks may have in all.
+constexpr std::uint64_t most_lowered_steps(std::uint32_t ranks) {
+  return kMostLoweringWork / (ranks == 0 ? 1 : ranks);
+}
 
 // The memory of other ranks that a lowered schedule may use; each value is one form of a schedule.
 enum class Sharing : std::uint8_t {
