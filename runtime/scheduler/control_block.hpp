@@ -16,10 +16,12 @@
 // alone: each raises `left` once, as its last access; and all count their sleeping processes in rank 0's.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "runtime/base/status.hpp"
@@ -162,12 +164,26 @@ class ControlBlocks {
     if (seen < epoch) seen = ended(rank, slot).load(std::memory_order_acquire);
     return seen >= epoch;
   }
+  // The ranks, in ascending order, that read what this rank writes in an epoch; null: all others do. The same set is
+  // kept once, as long as this object.
+  using Readers = const std::vector<std::uint32_t>*;
+  Readers keep_readers(const std::vector<std::uint32_t>& readers) {
+    return &*reader_sets_.insert(readers).first;
+  }
   // The first rank, from `from` on, that may still read the area as this rank wrote it two epochs before `epoch`.
-  // size(): there is none, and the area may be written again.
+  // size(): there is none, and the area may be written again. Others than the readers of that epoch are not asked,
+  // so a leaf asks nobody, and the root of a tree its children. Between two ranks the area was the other's in that
+  // epoch, so the other is asked whether or not it reads.
   std::uint32_t first_behind(std::uint32_t slot, std::uint64_t epoch, std::uint32_t from) {
     if (epoch <= 2) return size();
-    while (from < size() && (from == rank_ || has_ended(from, slot, epoch - 2))) ++from;
-    return from;
+    const Readers readers = alternates_owner() ? nullptr : slots_[slot].readers[epoch & 1U];
+    if (readers == nullptr) {
+      while (from < size() && (from == rank_ || has_ended(from, slot, epoch - 2))) ++from;
+      return from;
+    }
+    for (auto at = std::lower_bound(readers->begin(), readers->end(), from); at != readers->end(); ++at)
+      if (!has_ended(*at, slot, epoch - 2)) return *at;
+    return size();
   }
   // May this rank write the area of that epoch? `behind`: the rank that it waits for if not; where to go on
   // asking.
@@ -217,9 +233,11 @@ class ControlBlocks {
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
   // Numbers epochs of a slot, from 1.
   std::uint64_t next_epoch(std::uint32_t slot) { return ++slots_[slot].epoch; }
-  void end_epoch(std::uint32_t slot, bool has_heard_from_all) {
+  // `readers`: of what this rank has written in it.
+  void end_epoch(std::uint32_t slot, bool has_heard_from_all, Readers readers) {
     stores_.end_batch();
     slots_[slot].has_heard_from_all = has_heard_from_all;
+    slots_[slot].readers[slots_[slot].epoch & 1U] = readers;
     ended(rank_, slot).store(slots_[slot].epoch, std::memory_order_release);
   }
   // How many of the epochs so far touched buffers of peers.
@@ -261,7 +279,8 @@ class ControlBlocks {
   };
   struct SlotState {
     std::uint64_t epoch = 0;
-    bool has_heard_from_all = true;  // nothing was written before the first epoch
+    bool has_heard_from_all = true;       // nothing was written before the first epoch
+    std::array<Readers, 2> readers = {};  // of the last two epochs, by parity
   };
   bool attach(std::uint32_t peer, Endpoint* endpoint);
   void ring_bells();
@@ -282,6 +301,7 @@ class ControlBlocks {
   std::vector<SegmentRange> places_;
   std::vector<SlotState> slots_;
   std::vector<std::uint64_t> seen_;  // of ended(), by slot and rank
+  std::set<std::vector<std::uint32_t>> reader_sets_;
 };
 
 }  // namespace tutti
