@@ -11,6 +11,8 @@
 //
 //   fanout   one signal serves all ranks that wait for it:
 //            x = ...; signal 1                   wait 1 of 0 (rank 1), wait 1 of 0 (rank 2), ...
+//   merge    many signals with no wait in between become the last one:
+//            x = ...; y = ...; signal 1          wait 1 of 0 (rank 1, reads x), wait 1 of 0 (rank 2, reads y), ...
 //   elide    a wait that another order implies is left out, and a signal that no rank waits for:
 //            rank 2 has waited for rank 1, which had waited for rank 0 -> rank 2 need not wait for rank 0
 //
