@@ -43,15 +43,18 @@ Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Algorithm
     return std::make_shared<const LoweredPlan>(*std::move(plan));
   };
   LoweredPlans made;
-  auto ranks = emit_all(row, instance);
+  const std::uint64_t most_steps = most_lowered_steps(instance.size);
+  auto ranks = emit_all(row, instance, most_steps);
   if (!ranks) return ranks.status();
+  if (ranks->empty()) return made;
   made.staged = lower(*ranks, Sharing::scratch);
   if (made.staged == nullptr) return made;
   if (shared_row != nullptr) {
     Instance shared = instance;
     shared.params = default_params(*shared_row);
-    ranks = emit_all(*shared_row, shared);
+    ranks = emit_all(*shared_row, shared, most_steps);
     if (!ranks) return ranks.status();
+    if (ranks->empty()) return made;
   }
   // Scratch of a direct plan would have to hold a part of the whole vector.
   made.direct = lower(*ranks, Sharing::buffers);
@@ -276,8 +279,7 @@ class NativeBackend final : public Backend {
   // Messages carry the other calls. Ranks know uneven counts in part only, and a user's function must not run
   // within a step that others wait for.
   bool may_lower(const Call& call) const {
-    return group_.shares_memory() && !has_uneven_blocks(call) && !is_user_op(call) &&
-           group_.size() <= kMostLoweredRanks;
+    return group_.shares_memory() && !has_uneven_blocks(call) && !is_user_op(call);
   }
 
   bool needs_bulk(const Call& call, std::size_t vector_bytes, const LoweredPlan& plan) const {

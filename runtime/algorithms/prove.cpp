@@ -78,7 +78,7 @@ std::vector<Hierarchy> sample_hierarchies(std::uint32_t p) {
   return samples;
 }
 
-Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& i) {
+Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& i, std::uint64_t most_steps) {
   CollectiveSpec spec;
   spec.collective = row.collective;
   spec.root = i.root;
@@ -92,6 +92,8 @@ Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& 
     if (!i.hierarchy.is_flat()) view.hierarchy = &i.hierarchy;
     auto schedule = row.emit(spec, view, i.params);
     if (!schedule) return schedule.status().with_context(fmt::format("{}: rank {}", name_of(row, i), r));
+    if (schedule->steps.size() > most_steps) return std::vector<Schedule>{};
+    most_steps -= schedule->steps.size();
     ranks.push_back(*std::move(schedule));
   }
   return ranks;

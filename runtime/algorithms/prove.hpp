@@ -19,8 +19,10 @@ struct Instance {
   Hierarchy hierarchy{};  // of no ranks: flat
 };
 
-// The schedules of all ranks. Errors: those of the emit function, with the rank.
-Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& instance);
+// The schedules of all ranks; none if they have more than `most_steps` in all. Errors: those of the emit
+// function, with the rank.
+Result<std::vector<Schedule>> emit_all(const AlgorithmRow& row, const Instance& instance,
+                                       std::uint64_t most_steps = ~std::uint64_t{0});
 
 // Proves the schedules of one instance against their row: what the collective promises, rank order where the
 // row does not ask for a commutative op, equal bits exactly where it claims them, rounds and blocks sent

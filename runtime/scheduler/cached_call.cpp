@@ -272,7 +272,7 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
     *unfinished = group_.resume(prepared_, call, {sequence, digest}, slot, stopped, begun);
     return true;
   }
-  control_blocks.end_epoch(control_slot, hears_from_all_);
+  control_blocks.end_epoch(control_slot, hears_from_all_, resolved_.readers());
   // A peer that waits for this rank compares CPUs, also if this rank itself never waits. Not at each call,
   // since it takes 5 ns.
   constexpr std::uint32_t kCallsPerCpu = 16;

@@ -63,6 +63,7 @@ bool ControlBlocks::attach(std::uint32_t peer, Endpoint* endpoint) {
     return false;
   }
   peers_[peer] = {endpoint, window.is_sleeping, window.needs_fence, {}};
+  needs_fence_ = needs_fence_ || window.needs_fence;
   base_[peer] = window.memory.data() + place.offset;
   if (shape_.rotates_offset) make_present(base_[peer], place.bytes);
   return true;
@@ -82,6 +83,26 @@ bool ControlBlocks::have_signaled_on(std::uint32_t cpu, const Area& area, std::u
     if (lines_at(r, area)[line].sequence.load(std::memory_order_relaxed) != epoch) return false;
   }
   return true;
+}
+
+void ControlBlocks::ring_bells() {
+  for (PeerBell& peer : peers_) {
+    if (peer.is_sleeping == nullptr) continue;
+    const std::uint32_t is_sleeping = peer.needs_fence
+                                          ? peer.is_sleeping->fetch_add(0, std::memory_order_acq_rel)
+                                          : peer.is_sleeping->load(std::memory_order_relaxed);
+    if (is_sleeping != 0) peer.endpoint->control({});
+  }
+}
+
+void ControlBlocks::count_sleeper(bool is_sleeping) {
+  if (state_ != State::linked || is_counted_ == is_sleeping) return;
+  is_counted_ = is_sleeping;
+  if (is_sleeping) {
+    head(0).sleepers.fetch_add(1, std::memory_order_acq_rel);
+  } else {
+    head(0).sleepers.fetch_sub(1, std::memory_order_relaxed);
+  }
 }
 
 std::byte* ControlBlocks::map(std::uint32_t peer, const SegmentRange& place) {
@@ -110,6 +131,7 @@ void ControlBlocks::revoke() {
 }
 
 bool ControlBlocks::leave(RetiredBlock* retired) {
+  count_sleeper(false);
   for (std::uint32_t r = 0; r < size(); ++r) {
     if (r != rank_ && base_[r] != nullptr) head(r).left.fetch_add(1, std::memory_order_release);
   }

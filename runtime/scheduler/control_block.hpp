@@ -12,14 +12,16 @@
 // the lines that it has just read there. So a line crosses once between the cores, when it is read. A fixed owner
 // would have to take it back as well.
 //
-// Memory: an area is written as its epoch says, everything else by the owner alone. Only `left` is written by
-// peers: each raises it once, as its last access.
+// Memory: an area is written as its epoch says, everything else by the owner alone. Peers write two words of a head
+// alone: each raises `left` once, as its last access; and all count their sleeping processes in rank 0's.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "runtime/base/status.hpp"
@@ -50,7 +52,11 @@ constexpr std::uint32_t kPollsWithoutPause = 128;
 
 // First on every control block.
 struct ControlBlockHead {
-  alignas(64) std::atomic<std::uint32_t> left;         // peers that have read it for the last time
+  alignas(64) std::atomic<std::uint32_t> left;  // peers that have read it for the last time
+  // Of rank 0: the ranks of the group that sleep, or are about to, while they wait for flags. Mostly 0, so every
+  // rank has the line in its own cache, and a signal costs one load whatever the number of ranks. No line of its
+  // own, because the areas behind the head keep their place in pairs of lines.
+  std::atomic<std::uint32_t> sleepers;
   alignas(64) std::atomic<std::uint32_t> is_revoked;   // peers may no longer touch buffers of the owner
   alignas(64) std::atomic<std::uint32_t> is_touching;  // the owner is touching buffers of others now
   alignas(64) std::atomic<std::uint32_t> cpu;  // where the owner last signaled or waited, plus 1; 0: not told
@@ -158,12 +164,26 @@ class ControlBlocks {
     if (seen < epoch) seen = ended(rank, slot).load(std::memory_order_acquire);
     return seen >= epoch;
   }
+  // The ranks, in ascending order, that read what this rank writes in an epoch; null: all others do. The same set is
+  // kept once, as long as this object.
+  using Readers = const std::vector<std::uint32_t>*;
+  Readers keep_readers(const std::vector<std::uint32_t>& readers) {
+    return &*reader_sets_.insert(readers).first;
+  }
   // The first rank, from `from` on, that may still read the area as this rank wrote it two epochs before `epoch`.
-  // size(): there is none, and the area may be written again.
+  // size(): there is none, and the area may be written again. Others than the readers of that epoch are not asked,
+  // so a leaf asks nobody, and the root of a tree its children. Between two ranks the area was the other's in that
+  // epoch, so the other is asked whether or not it reads.
   std::uint32_t first_behind(std::uint32_t slot, std::uint64_t epoch, std::uint32_t from) {
     if (epoch <= 2) return size();
-    while (from < size() && (from == rank_ || has_ended(from, slot, epoch - 2))) ++from;
-    return from;
+    const Readers readers = alternates_owner() ? nullptr : slots_[slot].readers[epoch & 1U];
+    if (readers == nullptr) {
+      while (from < size() && (from == rank_ || has_ended(from, slot, epoch - 2))) ++from;
+      return from;
+    }
+    for (auto at = std::lower_bound(readers->begin(), readers->end(), from); at != readers->end(); ++at)
+      if (!has_ended(*at, slot, epoch - 2)) return *at;
+    return size();
   }
   // May this rank write the area of that epoch? `behind`: the rank that it waits for if not; where to go on
   // asking.
@@ -213,26 +233,32 @@ class ControlBlocks {
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
   // Numbers epochs of a slot, from 1.
   std::uint64_t next_epoch(std::uint32_t slot) { return ++slots_[slot].epoch; }
-  void end_epoch(std::uint32_t slot, bool has_heard_from_all) {
+  // `readers`: of what this rank has written in it.
+  void end_epoch(std::uint32_t slot, bool has_heard_from_all, Readers readers) {
     stores_.end_batch();
     slots_[slot].has_heard_from_all = has_heard_from_all;
+    slots_[slot].readers[slots_[slot].epoch & 1U] = readers;
     ended(rank_, slot).store(slots_[slot].epoch, std::memory_order_release);
   }
   // How many of the epochs so far touched buffers of peers.
   void count_direct() { ++direct_count_; }
   std::uint64_t direct_count() const { return direct_count_; }
 
-  // Wakes peers that sleep, so that they see what was just signaled.
+  // Wakes peers that sleep, so that they see what was just signaled. The order of our signal and the load of
+  // `sleepers` is forced by the sleeper: it counts itself, then calls membarrier(2), then looks at the flags again.
+  // So either it sees the signal, or the loads here see its count and its bell. Where a member cannot use
+  // membarrier, the addition of nothing stands before or after its count in the order of that word. If before, the
+  // sleeper has acquired our signal when it looks.
   void wake_sleepers() {
-    for (PeerBell& peer : peers_) {
-      if (peer.is_sleeping == nullptr) continue;
-      // The sleeper orders our signal before this load (membarrier), unless it cannot.
-      const std::uint32_t is_sleeping = peer.needs_fence
-                                            ? peer.is_sleeping->fetch_add(0, std::memory_order_acq_rel)
-                                            : peer.is_sleeping->load(std::memory_order_relaxed);
-      if (is_sleeping != 0) peer.endpoint->control({});
-    }
+    std::atomic<std::uint32_t>& sleepers = head(0).sleepers;
+    const std::uint32_t count = needs_fence_ ? sleepers.fetch_add(0, std::memory_order_acq_rel)
+                                             : sleepers.load(std::memory_order_relaxed);
+    if (count != 0) [[unlikely]]
+      ring_bells();
   }
+  // Counts this rank among the sleepers, or no longer. Linked; repeated calls change nothing. Afterwards the caller
+  // arms the transport (membarrier), then looks at the flags once more, then sleeps.
+  void count_sleeper(bool is_sleeping);
   SharedHeap* heap() const { return heap_; }
   // Memory of a peer as mapped here; null while it is not.
   std::byte* map(std::uint32_t peer, const SegmentRange& place);
@@ -253,15 +279,19 @@ class ControlBlocks {
   };
   struct SlotState {
     std::uint64_t epoch = 0;
-    bool has_heard_from_all = true;  // nothing was written before the first epoch
+    bool has_heard_from_all = true;       // nothing was written before the first epoch
+    std::array<Readers, 2> readers = {};  // of the last two epochs, by parity
   };
   bool attach(std::uint32_t peer, Endpoint* endpoint);
+  void ring_bells();
 
   ControlBlockShape shape_;
   StagingStores stores_;
   std::uint32_t rank_;
   State state_ = State::absent;
   bool is_exchanged_ = false;
+  bool needs_fence_ = false;  // some member cannot use membarrier(2)
+  bool is_counted_ = false;   // in `sleepers`
   std::uint32_t lost_rank_ = kNoRank;
   std::uint64_t direct_count_ = 0;
   SharedHeap* heap_ = nullptr;
@@ -271,6 +301,7 @@ class ControlBlocks {
   std::vector<SegmentRange> places_;
   std::vector<SlotState> slots_;
   std::vector<std::uint64_t> seen_;  // of ended(), by slot and rank
+  std::set<std::vector<std::uint32_t>> reader_sets_;
 };
 
 }  // namespace tutti

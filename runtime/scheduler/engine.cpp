@@ -152,8 +152,23 @@ Operation* Engine::take_user_step() {
   return nullptr;
 }
 
+void Engine::count_asleep() {
+  for (const Operation* operation : active_) {
+    ControlBlocks* const control_blocks = operation->awaited_flags();
+    if (control_blocks == nullptr) continue;
+    control_blocks->count_sleeper(true);
+    counted_.push_back(control_blocks);
+  }
+}
+
+void Engine::count_awake() {
+  for (ControlBlocks* control_blocks : counted_) control_blocks->count_sleeper(false);
+  counted_.clear();
+}
+
 bool Engine::progress_once() {
   bool has_moved = false;
+  if (!counted_.empty()) count_awake();
   for (const auto& transport : transports_) {
     const std::size_t count = transport->progress(events_);
     for (std::size_t i = 0; i < count; ++i) on_event(events_[i]);
@@ -351,6 +366,7 @@ void Engine::sleep_once(const Operation* waiting, Clock::time_point deadline,
   const Operation& awaited = waiting != nullptr ? pool_.at(waiting->pooled().id) : *any_under_way();
   const std::size_t rung = transports_.size() == 1 ? 0 : awaited_transport(awaited);
   bool may_sleep = true;
+  count_asleep();  // first, so that arming orders it before the flags that are read below
   ArmResult bell_armed;
   for (std::size_t i = 0; i < transports_.size(); ++i) {
     const ArmResult armed = transports_[i]->arm();

@@ -134,6 +134,8 @@ class Engine {
   bool start(Operation& operation);
   // Control blocks that peers may still read.
   void retire(const RetiredBlock& control_block) { retired_.push_back(control_block); }
+  // This process no longer counts as a sleeper of any group.
+  void count_awake();
   void reap_retired();
 
   // For operations. One is blocked on that rank.
@@ -167,6 +169,7 @@ class Engine {
 
   // With the lock held.
   bool progress_once();
+  void count_asleep();  // for the groups whose flags operations wait for
   void finish(Operation& operation);
   void count_under_way() {
     under_way_.store(static_cast<std::uint32_t>(active_.size() + waiting_.size()), std::memory_order_relaxed);
@@ -205,6 +208,7 @@ class Engine {
   std::vector<GroupContext*> groups_;
   std::vector<Callback> callbacks_;  // that are due
   std::vector<RetiredBlock> retired_;
+  std::vector<ControlBlocks*> counted_;  // that this process counts as a sleeper of; some of them twice
   std::vector<Event> events_;
   CpuChoice other_cpus_;              // where a thread goes that must leave its CPU
   Clock::time_point may_leave_at_{};  // when the next one may

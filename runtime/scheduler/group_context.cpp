@@ -73,6 +73,7 @@ GroupContext::~GroupContext() {
     is_done = !has_operations();
     if (is_done) {
       RetiredBlock retired;
+      engine_.count_awake();
       for (ControlBlocks& control_blocks : control_blocks_) {
         if (control_blocks.leave(&retired)) engine_.retire(retired);
       }

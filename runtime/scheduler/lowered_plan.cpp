@@ -36,6 +36,17 @@ std::vector<std::uint32_t> lines_of_slots(const Schedule& s) {
   return line;
 }
 
+// Does that rank wait for flags of `owner`, or touch its scratch? With elided waits it may do only the latter.
+bool reads_of(const Schedule& s, std::uint32_t owner) {
+  const auto is_of_owner = [owner](const Slice& slice) {
+    return slice.buffer == Buffer::scratch && slice.owner != kSelf &&
+           static_cast<std::uint32_t>(slice.owner) == owner;
+  };
+  return std::ranges::any_of(s.sources, is_of_owner) || std::ranges::any_of(s.steps, [&](const Step& step) {
+           return step.verb == Verb::wait ? step.peer == owner : is_store(step.verb) && is_of_owner(step.dst);
+         });
+}
+
 class LoweredCompiler {
  public:
   LoweredCompiler(std::span<const Schedule> ranks, std::uint32_t rank) : ranks_(ranks), s_(ranks[rank]) {
@@ -57,6 +68,9 @@ class LoweredCompiler {
     }
     if (plan_.line_count > max_lines) return unsupported("a lowered plan of too many lines");
     for (std::size_t i = 0; i < s_.steps.size(); ++i) TUTTI_RETURN_IF_ERROR(emit(i));
+    for (const Schedule& s : ranks_) {
+      if (s.rank != s_.rank && reads_of(s, s_.rank)) plan_.readers.push_back(s.rank);
+    }
     static std::atomic<std::uint64_t> number{0};
     plan_.number = number.fetch_add(1, std::memory_order_relaxed) + 1;
     plan_.shape = s_;

@@ -43,10 +43,12 @@ struct LoweredPlan {
   Schedule shape;            // grid, windows and flags; its step lists are emptied
   std::vector<LoweredStep> steps;
   std::vector<LoweredSlice> slices;
-  std::uint32_t line_count = 1;     // lines it uses, of all ranks; line 0 is the announcement
-  std::uint32_t staging_slots = 0;  // scratch slots of the rank that has most
+  std::uint32_t line_count = 1;        // lines it uses, of all ranks; line 0 is the announcement
+  std::uint32_t staging_slots = 0;     // scratch slots of the rank that has most
+  std::vector<std::uint32_t> readers;  // of the flags and the scratch of this rank, in ascending order
   std::size_t bytes() const {
-    return sizeof *this + steps.size() * sizeof(LoweredStep) + slices.size() * sizeof(LoweredSlice);
+    return sizeof *this + steps.size() * sizeof(LoweredStep) + slices.size() * sizeof(LoweredSlice) +
+           readers.size() * sizeof(std::uint32_t);
   }
 };
 

@@ -225,7 +225,8 @@ PassSettings LoweredRun::pass_settings() const {
 }
 
 bool LoweredRun::leave_epoch() {
-  control_blocks_->end_epoch(work_.slot, is_direct_ || resolved_->shape().hears_from_all);
+  control_blocks_->end_epoch(work_.slot, is_direct_ || resolved_->shape().hears_from_all,
+                             resolved_->readers(done_count_));
   note_moved();
   done_count_ += epoch_->length;
   if (done_count_ >= resolved_->count()) {

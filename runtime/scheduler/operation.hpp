@@ -112,6 +112,10 @@ class Operation final : public WorkState {
   std::uint32_t sequence() const { return sequence_; }
   std::uint64_t word() const { return word_; }
   bool is_lowered() const { return blocks_.is_used; }
+  // The control blocks on whose flags it waits; null: on none.
+  ControlBlocks* awaited_flags() const {
+    return blocks_.is_used && blocks_.is_run_started && !is_finished() ? blocks_.control_blocks : nullptr;
+  }
   bool has_failed() const { return !status_; }
 
   // Binds plan and call; nothing is posted yet. On return the count arrays are no longer referenced. `needs`:

@@ -118,6 +118,11 @@ class ResolvedCall {
   // Must ranks announce where their buffers lie, because the direct form may run?
   bool is_announced() const { return is_announced_; }
   Announcement announcement(const LoweredBuffers& buffers) const;
+  // The readers of what this rank writes on its control block in the epoch that begins at element `first`. All read
+  // announcements.
+  ControlBlocks::Readers readers(std::uint64_t first = 0) const {
+    return is_announced_ && first == 0 ? nullptr : readers_;
+  }
   // Are the buffers so large that stores into them are nt_stores?
   bool streams() const { return streams_; }
 
@@ -137,6 +142,7 @@ class ResolvedCall {
   std::shared_ptr<const LoweredPlans> plans_;
   ControlBlocks* control_blocks_ = nullptr;
   const LoweredLimits& limits_;
+  ControlBlocks::Readers readers_ = nullptr;
   std::uint64_t count_ = 0, length_ = 0;  // of the call, of an epoch but the last
   std::size_t element_bytes_ = 1;
   bool is_announced_ = false, streams_ = false, all_ranks_write_ = false;

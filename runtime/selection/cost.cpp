@@ -106,6 +106,17 @@ Status emit_up_to(const PricedCall& call, std::uint32_t size, std::uint32_t coun
   return {};
 }
 
+// Into the form that runs in shared memory. Messages carry schedules of too many steps.
+Status lower(std::vector<Schedule>& ranks) {
+  std::uint64_t steps = 0;
+  for (const Schedule& schedule : ranks) steps += schedule.steps.size();
+  if (steps > most_lowered_steps(static_cast<std::uint32_t>(ranks.size()))) return {};
+  auto lowered = lower_for_shared_memory(ranks, Sharing::scratch);
+  if (!lowered) return lowered.status();
+  ranks = *std::move(lowered);
+  return {};
+}
+
 }  // namespace
 
 std::string_view to_string(Level level) {
@@ -178,11 +189,7 @@ Result<Program> Program::make(const PricedCall& call, const Places& places, bool
   }
   if (!is_too_long) TUTTI_RETURN_IF_ERROR(emit_up_to(call, size, size, ranks, is_too_long));
   if (is_too_long) return program;
-  if (call.is_lowered && size > 1) {
-    auto lowered = lower_for_shared_memory(ranks, Sharing::scratch);
-    if (!lowered) return lowered.status();
-    ranks = *std::move(lowered);
-  }
+  if (call.is_lowered && size > 1) TUTTI_RETURN_IF_ERROR(lower(ranks));
   program.ranks_ = std::move(ranks);
   return program;
 }

@@ -12,11 +12,11 @@ std::string_view node_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
       return "one_shot:-64k@-2;one_shot:-16k@3-8;hierarchical(leaders=1):-16k@9-;"
-             "hierarchical(across=1):0-@9-;recursive_doubling:-4k;two_shot";
+             "hierarchical(across=1):0-@9-;recursive_doubling:-4k;rabenseifner:0-@65-;two_shot";
     case Collective::reduce_scatter:
-      return "hierarchical:0-@9-;direct";
+      return "hierarchical:0-@9-;circulant:0-@129-;direct";
     case Collective::allgather:
-      return "pat:-1m@-2;hierarchical:0-@9-;bruck:-1k@9-;direct";
+      return "pat:-1m@-2;hierarchical:0-@9-;bruck:-1k@9-;circulant:0-@129-;direct";
     case Collective::broadcast:
       return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;"
              "linear:0-@-8;hierarchical(leaders=1,across=1):-16k@9-;hierarchical(across=1):0-@9-;"
@@ -51,23 +51,22 @@ std::string_view node_shared_cpus_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
       return "one_shot:-64k@-2;one_shot:-16k@3-4;one_shot:-2k@5-8;knomial(radix=8):-64k@5-8;"
-             "knomial(radix=64):-64k@9-64;hierarchical(leaders=1):-16k@9-;hierarchical(across=1):0-@9-;"
-             "recursive_doubling:-4k;two_shot";
+             "knomial(radix=64):-64k@9-;hierarchical(across=1):0-@9-;rabenseifner:0-@65-;two_shot";
     case Collective::allgather:
-      return "pat:-1m@-2;direct:-1k@9-64;hierarchical:0-@9-;bruck:-1k@9-;direct";
+      return "pat:-1m@-2;direct:-1k@9-128;hierarchical:0-@9-;bruck:-1k@9-;circulant:0-@129-;direct";
     case Collective::broadcast:
       return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;"
-             "linear:0-@-8;linear:-1m@9-64;hierarchical(leaders=1,across=1):-16k@9-;"
-             "hierarchical(across=1):0-@9-;linear:0-@9-64;binomial:-64k;circulant(segment=64k)";
+             "linear:0-@-8;linear:-1m@9-;hierarchical(across=1):0-@9-;linear:0-@9-255;binomial:-64k;"
+             "circulant(segment=64k)";
     case Collective::reduce:
-      return "linear:-128k@-8;double_binary_tree(segment=256k):0-@-8;linear:0-@-8;linear:-8k@9-64;"
-             "knomial(radix=8):-1m@9-64;hierarchical(leaders=1):-16k@9-;hierarchical(across=1):0-@9-;"
-             "knomial(radix=8):0-@9-64;binomial:-32k;linear:-32k;rabenseifner;direct";
+      return "linear:-128k@-8;double_binary_tree(segment=256k):0-@-8;linear:0-@-8;linear:-8k@9-128;"
+             "knomial(radix=8):-1m@9-;hierarchical(across=1):0-@9-;knomial(radix=8):0-@9-;binomial:-32k;"
+             "linear:-32k;rabenseifner;direct";
     case Collective::gather:
     case Collective::scatter:
-      return "linear:0-@-64;hierarchical:-64k;binomial:-64k;linear";
+      return "linear:0-@-128;hierarchical:-64k;binomial:-64k;linear";
     case Collective::alltoall:
-      return "linear:-64k@-64;linear:0-@-8;hierarchical:-4k;bruck:-4k;linear:-64k;pairwise";
+      return "linear:-64k@-128;linear:0-@-8;hierarchical:-4k;bruck:-4k;linear:-64k;pairwise";
     case Collective::barrier:
       return "dissemination(radix=64):0-@-64;hierarchical;dissemination";
     case Collective::scan:

@@ -141,6 +141,35 @@ TEST_CASE("rows on shared buffers: what all ranks share is used where it lies, e
   }
 }
 
+// Flags and steps of a plan are limited, not ranks.
+TEST_CASE("rows over 70 ranks in uneven domains: in shared memory, too", "[lowered]") {
+  constexpr std::uint32_t kRanks = 70;
+  std::vector<std::uint32_t> labels;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) labels.push_back(rank / 13);
+  const Limits limits{"the usual limits", LoweredLimits{}.announce_bytes, LoweredLimits{}.stream_bytes, {}};
+  World::Adjust adjust = with_limits(limits, kRanks);
+  adjust.hierarchy = Hierarchy(labels);
+  World world(WorldTransport::inproc, kRanks, World::oversubscribed(), {}, adjust);
+  const std::pair<Collective, const char*> rows[] = {
+      {Collective::allreduce, "knomial"},        {Collective::allreduce, "hierarchical"},
+      {Collective::broadcast, "linear"},         {Collective::reduce, "knomial"},
+      {Collective::reduce_scatter, "circulant"}, {Collective::barrier, "dissemination"}};
+  for (const auto& [collective, name] : rows) {
+    const AlgorithmRow* const row = find_algorithm(collective, name);
+    const std::uint32_t root = is_rooted(collective) ? 41 : 0;
+    std::vector<LoweredCase> cases;
+    for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{500}}) {
+      if (collective == Collective::barrier && count != 1) continue;
+      cases.push_back({{row, &kFlavours[0], collective == Collective::barrier ? 0 : count, root},
+                       Sharers::none,
+                       Placement::odd_ranks_in_place,
+                       {true, false}});
+    }
+    INFO(to_string(collective) << " " << name);
+    REQUIRE(run_cases(world, cases, limits.announce_bytes) == "");
+  }
+}
+
 TEST_CASE("rows in several windows: vectors longer than the staging memory", "[lowered]") {
   const auto transport = GENERATE(WorldTransport::inproc, WorldTransport::shm);
   const auto p = GENERATE(2U, 3U, 5U);

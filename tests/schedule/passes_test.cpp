@@ -154,6 +154,20 @@ TEST_CASE("lowered broadcast: one signal serves every peer that copies from the 
         std::vector<std::string>{"wait 1 of 0", "copy output[0] = output@0[0]", "signal 1"});
 }
 
+TEST_CASE("staged alltoall: from 16 destinations on, one signal serves all of them") {
+  for (const std::uint32_t p : {16U, 17U, 20U}) {
+    const auto lowered =
+        lower_for_shared_memory(emit_row(Collective::alltoall, "linear", p), Sharing::scratch);
+    REQUIRE(lowered.is_ok());
+    CHECK(verdict(*lowered).empty());
+    for (const Schedule& s : *lowered) {
+      const auto signals =
+          std::ranges::count_if(s.steps, [](const Step& step) { return step.verb == Verb::signal; });
+      CHECK(signals == (p < 17 ? p - 1 : 1));
+    }
+  }
+}
+
 TEST_CASE("lowering keeps the sums as they are and never deadlocks, with several channels too") {
   for (const char* name : {"ring", "two_shot", "recursive_doubling"}) {
     for (const std::uint32_t p : {2U, 3U, 4U, 7U}) {

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "runtime/group/settings.hpp"
-#include "runtime/schedule/passes/lower.hpp"
 #include "runtime/selection/explain.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/commands.hpp"
@@ -140,8 +139,7 @@ Result<Case> make_case(const ExplainOptions& options) {
   made.setting.model = made.start.model;
   made.has_measured_costs =
       use_measured(made.settings.tuning.tuning, made.start, has_network, made.setting.model);
-  made.setting.is_lowered =
-      !has_network && made.start.shares_memory && made.settings.uses_control_blocks && p <= kMostLoweredRanks;
+  made.setting.is_lowered = !has_network && made.start.shares_memory && made.settings.uses_control_blocks;
   return made;
 }
 

@@ -92,11 +92,13 @@ void prove_row(const AlgorithmRow& row, std::uint32_t size, bool has_fault, Tall
       status = prove(row, instance, *ranks);
       // Lowering looks at all ranks at once: one root of many is enough, as for all roots it is the same
       // walk.
-      const bool is_lowered_too =
-          size <= kMostLoweredRanks && !instance.in_place && (size <= kAllRootsLowered || instance.root == 0);
+      std::uint64_t steps = 0;
+      for (const Schedule& schedule : *ranks) steps += schedule.steps.size();
+      const bool is_lowered_too = steps <= most_lowered_steps(size) && !instance.in_place &&
+                                  (size <= kAllRootsLowered || instance.root == 0);
       if (status && is_lowered_too) status = prove_lowered(row, instance, *ranks);
       if (status) status = prove_compressed(row, instance, *ranks);
-      for (const Schedule& schedule : *ranks) tally.steps += schedule.steps.size();
+      tally.steps += steps;
     }
     ++tally.instances;
     if (!status) {

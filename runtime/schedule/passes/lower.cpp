@@ -94,6 +94,37 @@ class Synchroniser {
     }
   }
 
+  // Where a rank makes many values known one after the other and waits for nothing in between, the last signal
+  // serves the waiters of all. It comes later than theirs by local steps only, so every order that a wait gave
+  // holds, and nobody waits in a circle who did not before.
+  void merge_signals() {
+    if (channels_ != 1) return;                               // a step may depend on another thread's wait
+    std::vector<std::vector<std::uint32_t>> serving_threads;  // by thread and position: whose signal serves
+    for (std::uint32_t t = 0; t < threads_.size(); ++t) {
+      std::vector<std::uint32_t> serving(threads_[t].size() + 1);
+      for (std::uint32_t first = 1; first <= threads_[t].size();) {
+        const std::uint32_t end = end_of_run(t, first);
+        std::uint32_t last = 0, count = 0;
+        for (std::uint32_t i = first; i < end; ++i) {
+          if (!item({t, i}).is_signalled) continue;
+          last = i;
+          ++count;
+        }
+        for (std::uint32_t i = first; i < end; ++i) {
+          serving[i] = count < kManySignals ? i : last;
+          threads_[t][i - 1].is_signalled = threads_[t][i - 1].is_signalled && serving[i] == i;
+        }
+        first = end;
+      }
+      serving_threads.push_back(std::move(serving));
+    }
+    for (std::vector<Item>& items : threads_) {
+      for (Item& item : items)
+        if (item.step.verb == Verb::wait)
+          item.waited_for.position = serving_threads[item.waited_for.thread][item.waited_for.position];
+    }
+  }
+
   // Whether the rank knows that every other rank has entered.
   bool hears_from_all(std::uint32_t rank) const {
     for (const Schedule& other : ranks_) {
@@ -110,6 +141,16 @@ class Synchroniser {
   std::vector<Schedule> schedules();
 
  private:
+  // A short message travels in the flag line of a signal of its own. So few signals keep that.
+  static constexpr std::uint32_t kManySignals = 16;
+
+  // Behind the items, from `first` on, before the next wait.
+  std::uint32_t end_of_run(std::uint32_t thread, std::uint32_t first) const {
+    std::uint32_t end = first + 1;
+    while (end <= threads_[thread].size() && item({thread, end}).step.verb != Verb::wait) ++end;
+    return end;
+  }
+
   std::uint32_t rank_of(std::uint32_t thread) const { return thread / channels_; }
   Clock& clock(std::uint32_t thread) { return threads_[thread].back().clock; }
   bool knows(std::uint32_t thread, const Epoch& x) const {
@@ -313,6 +354,7 @@ Result<std::vector<Schedule>> lower_for_shared_memory(std::span<const Schedule> 
   Synchroniser synchroniser(ranks);
   for (const LoweredEvent& event : *events) synchroniser.add(event);
   if (!is_staged) synchroniser.finish();
+  synchroniser.merge_signals();
   std::vector<Schedule> lowered = synchroniser.schedules();
   for (Schedule& s : lowered) {
     s.is_staged = is_staged;

@@ -11,6 +11,8 @@
 //
 //   fanout   one signal serves all ranks that wait for it:
 //            x = ...; signal 1                   wait 1 of 0 (rank 1), wait 1 of 0 (rank 2), ...
+//   merge    many signals with no wait in between become the last one:
+//            x = ...; y = ...; signal 1          wait 1 of 0 (rank 1, reads x), wait 1 of 0 (rank 2, reads y), ...
 //   elide    a wait that another order implies is left out, and a signal that no rank waits for:
 //            rank 2 has waited for rank 1, which had waited for rank 0 -> rank 2 need not wait for rank 0
 //
@@ -29,9 +31,15 @@
 
 namespace tutti {
 
-// Lowering looks at the schedules of all ranks at once. With more ranks in one memory the first call would
-// take too long, so schedules are not lowered there.
-inline constexpr std::uint32_t kMostLoweredRanks = 64;
+// Lowering looks at the schedules of all ranks at once, and each wait compares what is known of every rank. So
+// its time grows with steps times ranks, and schedules beyond a limit are not lowered: the first call would take
+// a second and more. Of 128 ranks every row fits. Of 256, rows fit in which a rank has up to 256 steps.
+inline constexpr std::uint64_t kMostLoweringWork = std::uint64_t{1} << 24U;
+
+// The steps that schedules of so many ranks may have in all.
+constexpr std::uint64_t most_lowered_steps(std::uint32_t ranks) {
+  return kMostLoweringWork / (ranks == 0 ? 1 : ranks);
+}
 
 // The memory of other ranks that a lowered schedule may use; each value is one form of a schedule.
 enum class Sharing : std::uint8_t {

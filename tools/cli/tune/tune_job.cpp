@@ -10,7 +10,6 @@
 
 #include "runtime/group/comm_group.hpp"
 #include "runtime/group/tuning_file.hpp"
-#include "runtime/schedule/passes/lower.hpp"
 #include "tools/cli/bench/job.hpp"
 #include "tools/cli/bench/placement.hpp"
 #include "tools/cli/bench/report.hpp"
@@ -56,8 +55,8 @@ Result<Whereabouts> whereabouts_of(const CommGroup& group) {
   const auto start = starting_model(Environment::of_process(), "", found.reach == Reach::network, Dtype::f32);
   if (!start) return start.status();
   found.setting.model = start->model;
-  found.setting.is_lowered = found.reach == Reach::node && start->shares_memory &&
-                             impl.world().settings().uses_control_blocks && size <= kMostLoweredRanks;
+  found.setting.is_lowered =
+      found.reach == Reach::node && start->shares_memory && impl.world().settings().uses_control_blocks;
   return found;
 }
 
