@@ -193,15 +193,16 @@ class LayersTest(unittest.TestCase):
         self.expect("transports/transport.hpp", both, "16 methods")
 
     def test_headers_compile_alone(self):
+        folder = os.path.join(self.tree.folder, "build")
         compiler = ["c++", "-std=c++20", "-I", ".", "-I", "runtime/include"]
-        self.assertEqual(check_layers.check_headers(self.tree.folder, compiler)[1], [])
+        self.assertEqual(check_layers.check_headers(self.tree.folder, compiler, folder)[1], [])
         self.tree.write("runtime/base/bad.hpp", "inline std::string name();\n")
-        failures = check_layers.check_headers(self.tree.folder, compiler)[1]
+        failures = check_layers.check_headers(self.tree.folder, compiler, folder)[1]
         self.assertEqual(len(failures), 1)
         self.assertIn("runtime/base/bad.hpp", failures[0])
-        self.assertEqual(check_layers.check_headers(self.tree.folder, compiler, ["runtime/base"])[1], [])
-        self.assertEqual(len(check_layers.check_headers(self.tree.folder, compiler, within=["runtime/base"])[1]), 1)
-        self.assertEqual(check_layers.check_headers(self.tree.folder, compiler, within=["transports"])[1], [])
+        self.assertEqual(check_layers.check_headers(self.tree.folder, compiler, folder, ["runtime/base"])[1], [])
+        self.assertEqual(len(check_layers.check_headers(self.tree.folder, compiler, folder, within=["runtime/base"])[1]), 1)
+        self.assertEqual(check_layers.check_headers(self.tree.folder, compiler, folder, within=["transports"])[1], [])
 
 
 class RepositoryTest(unittest.TestCase):

@@ -287,28 +287,34 @@ def check_tree(root):
     return violations, sorted(long_files, reverse=True)
 
 
-def compile_header(root, compiler, path):
-    """A .h is for C and for C++ of any age."""
+def compile_header(root, compiler, folder, path):
+    """A .h is for C and for C++ of any age. Makes an object file, which ccache keeps: it does not for -fsyntax-only."""
     include = path[len("runtime/include/"):] if path.startswith("runtime/include/") else path
     languages = [["-x", "c++"]]
     if path.endswith(".h"):
         compiler = [flag for flag in compiler if not flag.startswith("-std=")] + ["-pedantic"]
         languages = [["-x", "c", "-std=c11"], ["-x", "c++", "-std=c++11"]]
+    source = os.path.join(folder, path.replace("/", "_") + ".cpp")
+    with open(os.path.join(root, source), "w", encoding="utf-8") as file:
+        file.write(f'#include "{include}"\n')
     for language in languages:
-        result = subprocess.run(compiler + language + ["-fsyntax-only", "-"], input=f'#include "{include}"\n', text=True,
-                                capture_output=True, cwd=root, check=False)
+        result = subprocess.run(compiler + language + ["-c", source, "-o", source + ".o"], text=True, capture_output=True, cwd=root, check=False)
         if result.returncode != 0:
             break
     return path, result.returncode, result.stderr
 
 
-def check_headers(root, compiler, left_out=(), within=("",)):
-    """Compiles every header alone, several at a time; returns the number of headers and the failures' texts."""
+def check_headers(root, compiler, folder, left_out=(), within=("",)):
+    """Compiles every header alone, several at a time, in `folder`; returns the number of headers and the failures' texts."""
+    folder = os.path.relpath(folder, root)
+    os.makedirs(os.path.join(root, folder), exist_ok=True)
+    # Relative, so that it makes no difference to ccache where the repository lies.
+    compiler = ["-I" + os.path.relpath(flag[2:], root) if flag.startswith("-I" + root) else flag for flag in compiler]
     headers = [p for p in source_files(root) if p.endswith(".hpp") or (p.endswith(".h") and p.startswith("runtime/"))]
     headers = [p for p in headers if p.startswith(tuple(within)) and not (p + "/").startswith(tuple(f + "/" for f in left_out))]
     failures = []
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for path, status, text in pool.map(lambda p: compile_header(root, compiler, p), headers):
+        for path, status, text in pool.map(lambda p: compile_header(root, compiler, folder, p), headers):
             if status != 0:
                 failures.append(f"{path} does not compile alone:\n{text}")
     return len(headers), failures
@@ -323,13 +329,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
     parser.add_argument("--headers", action="store_true", help="compile every header alone; after --: compiler and flags")
+    parser.add_argument("--in", dest="folder", default="build/headers", help="where the files for --headers are made")
     parser.add_argument("--leave-out", action="append", default=[], help="a folder or file whose headers need what is not installed")
     parser.add_argument("--within", default="", help="only the headers of this folder")
     options = parser.parse_args(arguments)
     root = os.path.abspath(options.root)
     if options.headers:
         compiler = compiler or ["c++", "-std=c++20", "-I", ".", "-I", "runtime/include"]
-        count, failures = check_headers(root, compiler, options.leave_out, [options.within])
+        count, failures = check_headers(root, compiler, options.folder, options.leave_out, [options.within])
         print("\n".join(failures + [f"{count} headers, {len(failures)} do not compile alone"]))
         sys.exit(1 if failures else 0)
     violations, long_files = check_tree(root)
