@@ -7,12 +7,11 @@
 #include <climits>
 #include <exception>
 #include <functional>
-#include <iostream>
 #include <memory>
 #include <stdexcept>
 #include <string>
 
-#include "bench/peers/launched_page.hpp"
+#include "bench/peers/mpi_main.hpp"
 #include "bench/peers/peer_main.hpp"
 
 #ifndef TUTTI_PEER_LIBRARY
@@ -132,36 +131,10 @@ class MpiLibrary final : public PeerLibrary {
   }
 };
 
-void broadcast_from_first(void* memory, std::size_t bytes) {
-  MPI_Bcast(memory, static_cast<int>(bytes), MPI_BYTE, 0, MPI_COMM_WORLD);
-}
-
-void run(int argc, char** argv) {
-  int rank = 0;
-  int ranks = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  MpiLibrary library;
-  for (int i = 1; i < argc; ++i) {
-    if (!parse_common_argument(library, argv[i])) {
-      throw std::invalid_argument(std::string("unknown argument: ") + argv[i]);
-    }
-  }
-  SharedPage page = make_launched_page(rank, ranks, broadcast_from_first);
-  serve(library, page);
-}
-
 }  // namespace
 }  // namespace tutti::bench
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  try {
-    tutti::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::cerr << TUTTI_PEER_LIBRARY ": " << error.what() << std::endl;
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-  MPI_Finalize();
-  return 0;
+  return tutti::bench::run_under_mpi(TUTTI_PEER_LIBRARY, argc, argv, MPI_THREAD_SINGLE,
+                                     [](int, int) { return tutti::bench::MpiLibrary(); });
 }

@@ -7,14 +7,13 @@
 #include <cstring>
 #include <exception>
 #include <functional>
-#include <iostream>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include <oneapi/ccl.hpp>
 
-#include "bench/peers/launched_page.hpp"
+#include "bench/peers/mpi_main.hpp"
 #include "bench/peers/peer_main.hpp"
 
 namespace tutti::bench {
@@ -64,10 +63,6 @@ ccl::reduction ccl_reduction(Op op) {
     default:
       throw std::invalid_argument("op not measured with oneCCL: " + std::string(to_string(op)));
   }
-}
-
-void broadcast_from_first(void* memory, std::size_t bytes) {
-  MPI_Bcast(memory, static_cast<int>(bytes), MPI_BYTE, 0, MPI_COMM_WORLD);
 }
 
 // MPI carries the address of rank 0's store, as oneCCL's examples do.
@@ -153,34 +148,13 @@ class OneCclLibrary final : public PeerLibrary {
   ccl::communicator communicator_;
 };
 
-void run(int argc, char** argv) {
-  int rank = 0;
-  int ranks = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  ccl::init();
-  OneCclLibrary library(rank, ranks);
-  for (int i = 1; i < argc; ++i) {
-    if (!parse_common_argument(library, argv[i])) {
-      throw std::invalid_argument(std::string("unknown argument: ") + argv[i]);
-    }
-  }
-  SharedPage page = make_launched_page(rank, ranks, broadcast_from_first);
-  serve(library, page);
-}
-
 }  // namespace
 }  // namespace tutti::bench
 
 int main(int argc, char** argv) {
-  int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);  // the level that oneCCL asks for
-  try {
-    tutti::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::cerr << "oneccl: " << error.what() << std::endl;
-    MPI_Abort(MPI_COMM_WORLD, 1);
-  }
-  MPI_Finalize();
-  return 0;
+  // The level that oneCCL asks for.
+  return tutti::bench::run_under_mpi("oneccl", argc, argv, MPI_THREAD_MULTIPLE, [](int rank, int ranks) {
+    ccl::init();
+    return tutti::bench::OneCclLibrary(rank, ranks);
+  });
 }
