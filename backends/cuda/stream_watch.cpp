@@ -15,7 +15,7 @@ namespace {
 constexpr std::chrono::microseconds kLongestNap{200};
 constexpr std::chrono::microseconds kCallbackDelay{50};
 constexpr std::chrono::microseconds kFailureDelay{20000};
-constexpr int kPollsBeforeSleep = 200;  // as long as a short collective takes
+constexpr int kPollsBeforeFirstNap = 200;  // as long as a short collective takes
 
 StreamWork& stream_work(const WorkRef& work) { return static_cast<StreamWork&>(*work.operator->()); }
 
@@ -74,7 +74,7 @@ Status StreamWork::wait(Clock::time_point deadline) {
       return Status(StatusCode::timeout,
                     fmt::format("{} is not complete; the GPU does not say which rank is missing", what_));
     }
-    if (polls < kPollsBeforeSleep) {
+    if (polls < kPollsBeforeFirstNap) {
       std::this_thread::yield();
     } else {
       std::this_thread::sleep_for(nap);

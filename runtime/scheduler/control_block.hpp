@@ -165,18 +165,18 @@ class ControlBlocks {
     return seen >= epoch;
   }
   // The ranks, in ascending order, that read what this rank writes in an epoch; null: all others do. The same set is
-  // kept once, as long as this object.
+  // kept once, as long as this object. None is for two ranks: the area was the other's in the epoch before, so the
+  // other is asked whether or not it reads.
   using Readers = const std::vector<std::uint32_t>*;
   Readers keep_readers(const std::vector<std::uint32_t>& readers) {
-    return &*reader_sets_.insert(readers).first;
+    return alternates_owner() ? nullptr : &*reader_sets_.insert(readers).first;
   }
   // The first rank, from `from` on, that may still read the area as this rank wrote it two epochs before `epoch`.
   // size(): there is none, and the area may be written again. Others than the readers of that epoch are not asked,
-  // so a leaf asks nobody, and the root of a tree its children. Between two ranks the area was the other's in that
-  // epoch, so the other is asked whether or not it reads.
+  // so a leaf asks nobody, and the root of a tree its children.
   std::uint32_t first_behind(std::uint32_t slot, std::uint64_t epoch, std::uint32_t from) {
     if (epoch <= 2) return size();
-    const Readers readers = alternates_owner() ? nullptr : slots_[slot].readers[epoch & 1U];
+    const Readers readers = slots_[slot].readers[epoch & 1U];
     if (readers == nullptr) {
       while (from < size() && (from == rank_ || has_ended(from, slot, epoch - 2))) ++from;
       return from;

@@ -79,7 +79,7 @@ def side_by_side(rows):
     )
 
 
-def call_table(rows):
+def call_table(rows, name):
     """Calls of tutti alone."""
     has_bounds = any(row.get("bound_us") for row in rows)
     heads = [("size", True), ("count", False), ("dtype", True), ("op", True), ("algorithm", True), ("p50 us", False), ("p95 us", False)]
@@ -98,7 +98,7 @@ def call_table(rows):
         if has_bounds:
             line += [number(row.get("bound_us")), f'{row["roofline_percent"]:.0f} %' if row.get("bound_us") else "", row.get("bound", "")]
         lines.append(line)
-    return table("Times of a call in us (the slowest rank's), bandwidths in GB/s.", heads, lines, "results")
+    return table("Times of a call in us (the slowest rank's), bandwidths in GB/s.", heads, lines, name)
 
 
 def ceiling_table(rows):
@@ -115,7 +115,7 @@ def result_table(rows):
         return ceiling_table(rows)
     compared = [row for row in rows if row.get("library")]
     others = [row for row in rows if not row.get("library")]
-    return (side_by_side(compared) if compared else "") + (call_table(others).replace("results", "calls") if others else "")
+    return (side_by_side(compared) if compared else "") + (call_table(others, "calls" if compared else "results") if others else "")
 
 
 def figure(chart, index):

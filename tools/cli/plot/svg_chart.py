@@ -80,15 +80,14 @@ class Axis:
 def marker(index, x, y, tip):
     """Circle, square, triangle or diamond, with its values as a tooltip."""
     shapes = (
-        f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3"',
-        f'<rect x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6"',
-        f'<path d="M{x:.1f} {y - 4:.1f}l4 7h-8z"',
-        f'<path d="M{x:.1f} {y - 4:.1f}l4 4l-4 4l-4 -4z"',
+        ("circle", f'cx="{x:.1f}" cy="{y:.1f}" r="3"'),
+        ("rect", f'x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6"'),
+        ("path", f'd="M{x:.1f} {y - 4:.1f}l4 7h-8z"'),
+        ("path", f'd="M{x:.1f} {y - 4:.1f}l4 4l-4 4l-4 -4z"'),
     )
+    element, attributes = shapes[index % len(shapes)]
     title = f"<title>{escape(tip)}</title>" if tip else ""
-    return (
-        f'{shapes[index % len(shapes)]} class="dot{index % len(LIGHT)}">{title}{"</" + shapes[index % len(shapes)].split(" ")[0][1:] + ">"}'
-    )
+    return f'<{element} {attributes} class="dot{index % len(LIGHT)}">{title}</{element}>'
 
 
 def stroke(index, points, is_bound):
