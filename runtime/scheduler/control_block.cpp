@@ -95,14 +95,15 @@ void ControlBlocks::ring_bells() {
   }
 }
 
-void ControlBlocks::count_sleeper(bool is_sleeping) {
-  if (state_ != State::linked || is_counted_ == is_sleeping) return;
+bool ControlBlocks::count_sleeper(bool is_sleeping) {
+  if (state_ != State::linked || is_counted_ == is_sleeping) return false;
   is_counted_ = is_sleeping;
   if (is_sleeping) {
     head(0).sleepers.fetch_add(1, std::memory_order_acq_rel);
   } else {
     head(0).sleepers.fetch_sub(1, std::memory_order_relaxed);
   }
+  return true;
 }
 
 std::byte* ControlBlocks::map(std::uint32_t peer, const SegmentRange& place) {

@@ -256,9 +256,9 @@ class ControlBlocks {
     if (count != 0) [[unlikely]]
       ring_bells();
   }
-  // Counts this rank among the sleepers, or no longer. Linked; repeated calls change nothing. Afterwards the caller
+  // Counts this rank among the sleepers, or no longer; returns whether that is new. Linked. Afterwards the caller
   // arms the transport (membarrier), then looks at the flags once more, then sleeps.
-  void count_sleeper(bool is_sleeping);
+  bool count_sleeper(bool is_sleeping);
   SharedHeap* heap() const { return heap_; }
   // Memory of a peer as mapped here; null while it is not.
   std::byte* map(std::uint32_t peer, const SegmentRange& place);

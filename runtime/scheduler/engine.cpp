@@ -155,9 +155,7 @@ Operation* Engine::take_user_step() {
 void Engine::count_asleep() {
   for (const Operation* operation : active_) {
     ControlBlocks* const control_blocks = operation->awaited_flags();
-    if (control_blocks == nullptr) continue;
-    control_blocks->count_sleeper(true);
-    counted_.push_back(control_blocks);
+    if (control_blocks != nullptr && control_blocks->count_sleeper(true)) counted_.push_back(control_blocks);
   }
 }
 
@@ -240,6 +238,7 @@ void Engine::finish(Operation& operation) {
 
 bool Engine::start(Operation& operation) {
   active_.reserve(pool_.size());  // whatever number of them gets under way
+  counted_.reserve(pool_.size());
   if (!operation.has_failed()) operation.advance(options_.waiting.line_polls);
   if (operation.is_finished()) return false;
   active_.push_back(&operation);

@@ -208,7 +208,7 @@ class Engine {
   std::vector<GroupContext*> groups_;
   std::vector<Callback> callbacks_;  // that are due
   std::vector<RetiredBlock> retired_;
-  std::vector<ControlBlocks*> counted_;  // that this process counts as a sleeper of; some of them twice
+  std::vector<ControlBlocks*> counted_;  // that this process counts as a sleeper of
   std::vector<Event> events_;
   CpuChoice other_cpus_;              // where a thread goes that must leave its CPU
   Clock::time_point may_leave_at_{};  // when the next one may
