@@ -43,6 +43,17 @@ def train(tool, **variables):
     return float(re.search(r"([0-9.]+) % of", lines).group(1)), lines
 
 
+def start_beside_missing_host(tool):
+    """A host that does not answer at the start is left out if the others have enough slots."""
+    agent = ["--agent", "sh -c 'test $0 != 127.0.0.4 || exit 255; TUTTI_NODE_ID=$0 exec sh -c \"$1\"'"]
+    command = [tool, "run", "-n", "4", "-H", "127.0.0.2:2,127.0.0.4:2", *agent, "--no-prefix", "--min-np"]
+    program = [sys.executable, "-c", "import tutti; print(tutti.init().size)"]
+    environment = {**os.environ, "TUTTI_IFACE": "lo"}
+    for least, status, output, said in (("2", 0, "2\n2\n", "starting without it"), ("3", 255, "", "the part on host 127.0.0.4")):
+        job = subprocess.run([*command, least, *program], env=environment, check=False, timeout=60, capture_output=True, text=True)
+        assert (job.returncode, job.stdout) == (status, output) and said in job.stderr, f"{job.returncode} {job.stdout} {job.stderr}"
+
+
 def lose(tool, ranks, least, ranks_and_steps, hosts=(), **variables):
     """Ranks train; those that are named kill themselves, the others go on, and new ones take their places."""
     words = [str(ranks), str(least), *(f"{rank}:{step}" for rank, step in ranks_and_steps.items())]
@@ -101,6 +112,7 @@ def main():
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(tool), os.environ["PATH"]])
     assert hvd.run(sum_of_ranks, args=(5,), np=3) == [8, 8, 8]
     assert hvd.run(lose_a_rank, np=2, min_np=1) == [(0, 2), (1, 2)]
+    start_beside_missing_host(tool)
     lose(tool, 3, 2, {1: 7})
     lose(tool, 3, 3, {0: 7, 1: 18}, ["-H", "127.0.0.2:2,127.0.0.3", *ON_THIS_MACHINE], TUTTI_IFACE="lo")  # rank 0 twice
     change_hosts(tool, ["localhost", "localhost:3", "localhost:2"])

@@ -138,6 +138,7 @@ Status Job::prepare_parts() {
   placed_ = options_.hosts;
   parts_ = parts_of(options_, self_, job_id_);
   part_inputs_.resize(parts_.size());
+  has_answered_.resize(parts_.size());
   std::string names;
   for (const auto& [name, value] : forwarded_variables(options_)) names += " " + name;
   output_.say(
@@ -304,6 +305,7 @@ int Job::run() {
     }
     if (has_parts() && plan_ && !cause_) start_first_ranks(static_cast<std::size_t>(rank));
   }
+  if (is_elastic_part()) report({PartMessage::Kind::here});
   loop();
   kill_leftovers();
   output_.drain(Clock::now() + kDrain);
@@ -410,6 +412,8 @@ void Job::handle_signals() {
     const bool must_end = signal == SIGTERM || (signal == SIGINT && was_interrupted_);
     was_interrupted_ = was_interrupted_ || signal == SIGINT;
     if (must_end && !kill_at_) kill_at_ = Clock::now() + options_.grace;
+    if (must_end && is_elastic_part() && !cause_)
+      cause_ = Cause{-1, kSignalStatusBase + signal, true, "this part was told to end"};
   }
   reap();
 }
@@ -432,6 +436,13 @@ void Job::suspend() {
   pass_on(SIGCONT);
 }
 
-int run_job(const RunOptions& options) { return Job(options).run(); }
+int run_job(RunOptions& options) {
+  for (;;) {
+    Job job(options);
+    const int status = job.run();
+    if (!job.unreachable_host()) return status;
+    drop_host(options, *job.unreachable_host());
+  }
+}
 
 }  // namespace tutti

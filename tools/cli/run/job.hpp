@@ -31,6 +31,8 @@ class Job {
  public:
   explicit Job(const RunOptions& options) : options_(options) {}
   int run();
+  // After run(): the host without which the job, an elastic one, is to be started anew.
+  const std::optional<std::string>& unreachable_host() const { return unreachable_host_; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -108,6 +110,7 @@ class Job {
   void send(std::size_t part, const PartMessage& message) const;
   int number_of(const ElasticPlace& place);
   std::string name_of(const ElasticPlace& place);
+  bool starts_without(std::size_t host);
   bool end_elastic(int member, const std::optional<Cause>& failure);
   std::optional<std::string> go_on_without(const std::vector<Cause>& failures);
   void end_job();  // SIGTERM now, SIGKILL after the grace
@@ -140,7 +143,9 @@ class Job {
       plan_;              // of an elastic job, where it is decided; its hosts are parts_, if there are any
   ElasticFolder folder_;  // of an elastic job, where ranks run
   std::string invitation_;
-  std::vector<HostSlots> placed_;                              // the hosts of parts_
+  std::vector<HostSlots> placed_;   // the hosts of parts_
+  std::vector<bool> has_answered_;  // by part
+  std::optional<std::string> unreachable_host_;
   std::vector<ElasticPlace> numbers_;                          // by Rank::number
   std::vector<std::pair<ElasticPlace, std::string>> waiting_;  // to join
   bool has_news_ = false;                                      // for plan_

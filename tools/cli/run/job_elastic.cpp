@@ -142,7 +142,7 @@ void Job::note(std::size_t host, const PartMessage& message) {
   const ElasticPlace place{host, message.slot};
   if (!plan_->has(place)) return;
   has_news_ = true;
-  if (message.kind != Kind::invitation)
+  if (message.kind != Kind::invitation && message.kind != Kind::here)
     std::erase_if(waiting_, [&](const auto& waiting) { return waiting.first == place; });
   switch (message.kind) {
     case Kind::invitation:
@@ -165,6 +165,9 @@ void Job::note(std::size_t host, const PartMessage& message) {
                              is_signal ? kSignalStatusBase - message.number : message.number, is_signal,
                              message.text});
       }
+      break;
+    case Kind::here:
+      has_answered_[host] = true;
       break;
     default:
       break;
@@ -243,6 +246,7 @@ bool Job::open_part(std::size_t host) {
     placed_.push_back({plan_->hosts()[index], std::max(1, plan_->slots_of(index))});
     parts_.push_back(part_of(options_, self_, job_id_, placed_, index));
     part_inputs_.emplace_back();
+    has_answered_.push_back(false);
     ranks_.emplace_back();
   }
   if (ranks_[host].is_running) return true;
@@ -284,12 +288,27 @@ std::string Job::name_of(const ElasticPlace& place) {
 
 // -- ends ---------------------------------------------------------------------------------------------------
 
+// A part has ended. The first ranks wait for all of each other, so where it has never answered they begin again
+// without it, if the other hosts have slots for --min-np.
+bool Job::starts_without(std::size_t host) {
+  if (cause_ || has_answered_[host] || !invitation_.empty() ||
+      !has_slots_without(options_, placed_[host].host))
+    return false;
+  unreachable_host_ = placed_[host].host;
+  cause_ =
+      Cause{static_cast<int>(host), 1, false, fmt::format("host {} does not answer", *unreachable_host_)};
+  output_.say(fmt::format("tutti run: {}; starting without it", cause_->text));
+  end_job();
+  return true;
+}
+
 // A rank has ended, or a part with all of its ranks. Returns whether that says something about the job.
 bool Job::end_elastic(int member, const std::optional<Cause>& failure) {
   has_news_ = true;
   if (has_parts()) {
     const auto host = static_cast<std::size_t>(member);
     part_inputs_[host].reset();
+    if (starts_without(host)) return false;
     std::erase_if(waiting_, [&](const auto& waiting) { return waiting.first.host == host; });
     return plan_->note_lost_host(host, Clock::now());
   }

@@ -14,8 +14,8 @@ namespace {
 
 constexpr char kRecordSeparator = '\x1e';
 constexpr std::size_t kMaxBytes = std::size_t{1} << 17U;  // an invitation is the longest message
-constexpr std::array<std::string_view, 7> kWords = {"start",   "leave",  "stop", "invitation",
-                                                    "waiting", "member", "ended"};
+constexpr std::array<std::string_view, 8> kWords = {"start",   "leave",  "stop",  "invitation",
+                                                    "waiting", "member", "ended", "here"};
 
 std::string_view take_word(std::string_view& text) {
   const std::size_t blank = text.find(' ');

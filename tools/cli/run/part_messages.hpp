@@ -7,6 +7,7 @@
 //     invitation 0 0 TEXT        for those that join
 //     waiting 0 0 PROCESS        it waits on another host to join
 //   from a part, among what it writes to its standard error
+//     here 0 0                   it runs, and may be told to start ranks
 //     waiting SLOT 0 PROCESS, member SLOT    as the files of elastic_folder.hpp
 //     ended SLOT STATUS TEXT     STATUS: the exit status or -signal, TEXT: a sentence for people if it has failed
 //     invitation 0 0 TEXT        written by a rank there
@@ -20,7 +21,7 @@
 namespace tutti {
 
 struct PartMessage {
-  enum class Kind { start, leave, stop, invitation, waiting, member, ended };
+  enum class Kind { start, leave, stop, invitation, waiting, member, ended, here };
   Kind kind = Kind::start;
   int slot = 0;
   int number = 0;  // start: of the rank, for people. ended: its exit status, or -signal

@@ -80,6 +80,11 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
 // Decides where the ranks go, from `hosts` and `offered`. Errors: invalid_argument where they do not fit.
 Status place_job(RunOptions& options);
 
+// For an elastic job that has not begun: whether the other hosts have slots for the fewest ranks, and the placement on
+// them, which then fits.
+bool has_slots_without(const RunOptions& options, std::string_view host);
+void drop_host(RunOptions& options, std::string_view host);
+
 // Starts the ranks and returns the exit status of the job: 0 if every rank ended with 0, else the status of
 // the rank whose failure ended the job (128 + signal if killed): the first one, or in an elastic job the one that
 // left too few. 127 if the program is not found, 126 if it cannot be
@@ -94,8 +99,8 @@ Status place_job(RunOptions& options);
 // With --bind or TUTTI_PIN each rank is bound before its program starts. It finds OMP_NUM_THREADS, unless
 // that is set, and TUTTI_PIN=off, since binding is done.
 // With hosts, each of them gets a part: a `tutti run` of its own, which ends with the connection to it.
-// Standard input is for jobs on one machine.
-int run_job(const RunOptions& options);
+// Standard input is for jobs on one machine. An elastic job begins anew without a host that does not answer at its start.
+int run_job(RunOptions& options);
 
 // The sub-commands: argv[0] is the name. Return the exit status of the process.
 int run_command(int argc, char** argv);

@@ -133,6 +133,18 @@ Status complete_horovodrun(RunOptions& options) {
   return {};
 }
 
+std::vector<HostSlots> offered_without(const RunOptions& options, std::string_view host) {
+  std::vector<HostSlots> others = options.offered;
+  std::erase_if(others, [&](const HostSlots& other) { return other.host == host; });
+  return others;
+}
+
+std::int64_t count_slots(const std::vector<HostSlots>& hosts) {
+  std::int64_t slots = 0;
+  for (const HostSlots& host : hosts) slots += host.slots;
+  return slots;
+}
+
 }  // namespace
 
 Result<std::string> read_text(const std::string& path) {
@@ -156,10 +168,21 @@ Status place_job(RunOptions& options) {
   options.offered = options.hosts;
   TUTTI_RETURN_IF_ERROR(take(options.has_rank_count ? options.rank_count : 0));
   TUTTI_RETURN_IF_ERROR(check_elastic(options));
-  std::int64_t slots = 0;
-  for (const HostSlots& host : options.offered) slots += host.slots;
-  const int most = static_cast<int>(std::min<std::int64_t>(slots, options.elastic.max_ranks));
+  const int most =
+      static_cast<int>(std::min<std::int64_t>(count_slots(options.offered), options.elastic.max_ranks));
   return most > options.rank_count ? take(most) : Status();
+}
+
+bool has_slots_without(const RunOptions& options, std::string_view host) {
+  return count_slots(offered_without(options, host)) >= options.elastic.min_ranks;
+}
+
+void drop_host(RunOptions& options, std::string_view host) {
+  options.offered = offered_without(options, host);
+  const auto slots = count_slots(options.offered);
+  options.rank_count = static_cast<int>(std::min<std::int64_t>(options.rank_count, slots));
+  // Cannot fail: there are as many slots.
+  if (auto placed = place_ranks(options.offered, options.rank_count)) options.hosts = *std::move(placed);
 }
 
 int count_allowed_cpus() {
