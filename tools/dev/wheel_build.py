@@ -93,23 +93,37 @@ def make_wheel(pip, wheels, cxx="", meson="", setup_options=()):
                 return find_wheel(keep)
     shutil.rmtree(keep, ignore_errors=True)
     os.makedirs(keep)
-    extra = {"PYTHONPATH": "", "PIP_CONSTRAINT": "", "PIP_BUILD_CONSTRAINT": ""}
+    extra = {"PIP_CONSTRAINT": "", **build_environment(pip, wheels, meson)}
     if cxx:
         extra["CXX"] = cxx
-    if meson:
-        constraint = os.path.join(keep, "constraint.txt")
-        with open(constraint, "w", encoding="utf-8") as file:
-            file.write(f"meson=={meson}\n")
-        probe = [*pip, "download", "-q", "--no-deps", "-d", os.path.join(keep, "probe"), "-r", constraint]
-        if subprocess.run(probe, capture_output=True, timeout=SECONDS, check=False).returncode == 0:
-            extra["PIP_CONSTRAINT"] = extra["PIP_BUILD_CONSTRAINT"] = constraint
     built = os.path.join(keep, "built")
-    run([*pip, "wheel", "-q", "--no-deps", *settings, "-w", built, ROOT], seconds=BUILD_SECONDS, **extra)
+    command = [*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", *settings, "-w", built, ROOT]
+    run(command, seconds=BUILD_SECONDS, **extra)
     make_portable(find_wheel(built), keep, wheels)
     check_wheel(find_wheel(keep))
     with open(label, "w", encoding="utf-8") as file:
         file.write(made_of)
     return find_wheel(keep)
+
+
+def build_environment(pip, wheels, meson):
+    """Variables with which the interpreter of `pip` finds what pyproject.toml requires, and `meson` of this version where PyPI has it.
+
+    pip's own folder for that has another name in each build. In one that stays, a compiler cache knows the headers again.
+    """
+    with open(os.path.join(ROOT, "pyproject.toml"), encoding="utf-8") as file:
+        required = re.findall(r'"([^"]+)"', re.search(r"^requires = \[(.*?)\]", file.read(), re.MULTILINE | re.DOTALL)[1])
+    python = os.path.join(os.path.dirname(pip[0]), "python")
+    folder = os.path.join(wheels, "requires-" + hashlib.sha256(python.encode()).hexdigest()[:12])
+    try:
+        environment(folder, *required, "ninja", "meson" + (f"=={meson}" if meson else ""), python=python)
+    except WheelError:
+        if not meson:
+            raise
+        environment(folder, *required, "ninja", "meson", python=python)
+    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = subprocess.run([os.path.join(folder, "bin", "python"), "-c", ask], capture_output=True, text=True, check=True).stdout
+    return {"PYTHONPATH": packages.strip(), "PATH": os.path.join(folder, "bin") + os.pathsep + os.environ["PATH"]}
 
 
 def make_portable(wheel, folder, wheels):
