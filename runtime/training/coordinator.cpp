@@ -10,15 +10,17 @@
 #include "runtime/job/exchange.hpp"
 
 namespace tutti {
-// A rank that has joined has neither a tensor nor a count of its own, so these go on without it. It gives zeros,
-// which it has in main memory.
-bool allows_joined_ranks(const TensorSignature& signature) {
+// A rank that has joined has neither a tensor nor a count of its own, so these go on without it.
+bool goes_on_without(const TensorSignature& signature, bool on_device) {
   return signature.collective == Collective::barrier ||
-         (signature.collective == Collective::allreduce && !signature.is_device);
+         (signature.collective == Collective::allreduce && (on_device || !signature.is_device));
 }
 
 Coordinator::Coordinator(std::uint32_t rank_count, RunningClock::duration stall_timeout)
-    : rank_count_(rank_count), stall_timeout_(stall_timeout), has_joined_(rank_count) {}
+    : rank_count_(rank_count),
+      stall_timeout_(stall_timeout),
+      has_joined_(rank_count),
+      gives_on_device_(rank_count) {}
 
 const std::string& Coordinator::batch_of(const Pending& pending) {
   return pending.variants.front().request.signature.batch;
@@ -66,6 +68,16 @@ TensorResponse Coordinator::refuse(const std::string& name, const Pending& pendi
   return response;
 }
 
+std::vector<int> Coordinator::needed_of_joined(const Pending& pending) const {
+  const TensorSignature& signature = pending.variants.front().request.signature;
+  std::vector<int> needed;
+  for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
+    if (!pending.has_submitted[rank] && !goes_on_without(signature, gives_on_device_[rank]))
+      needed.push_back(static_cast<int>(rank));
+  }
+  return needed;
+}
+
 TensorResponse Coordinator::respond(const std::string& name, Pending& pending) const {
   // By rank, so that a message does not depend on the order in which requests came.
   std::sort(
@@ -92,17 +104,13 @@ TensorResponse Coordinator::respond(const std::string& name, Pending& pending) c
     }
     return refuse(name, pending, std::move(text), first_of_fewest(submitters));
   }
-  if (pending.submitted_count != rank_count_ && !allows_joined_ranks(signature)) {
-    std::vector<int> joined;
-    for (std::uint32_t rank = 0; rank < rank_count_; ++rank) {
-      if (!pending.has_submitted[rank]) joined.push_back(static_cast<int>(rank));
-    }
+  if (const std::vector<int> joined = needed_of_joined(pending); !joined.empty()) {
     return refuse(
         name, pending,
-        fmt::format(
-            "{} has joined and cannot take part in the {} \"{}\": only barriers, and allreduces in main "
-            "memory, go on without a rank",
-            name_ranks(joined, size), to_string(signature.collective), name),
+        fmt::format("{} has joined and cannot take part in the {} \"{}\": only barriers and allreduces go on "
+                    "without a "
+                    "rank, and those of GPUs' memory if its join() was told how to make zeros there",
+                    name_ranks(joined, size), to_string(signature.collective), name),
         joined.front());
   }
   TensorResponse response;
@@ -124,6 +132,8 @@ ResponseList Coordinator::decide(RequestBatch batch, RunningClock::time_point no
   for (const std::uint32_t rank : batch.joined_ranks) {
     if (has_joined_[rank]) continue;
     has_joined_[rank] = true;
+    gives_on_device_[rank] =
+        std::binary_search(batch.ranks_with_device.begin(), batch.ranks_with_device.end(), rank);
     ++joined_count_;
     last_joined_ = static_cast<std::int32_t>(rank);
   }

@@ -14,8 +14,8 @@
 
 namespace tutti {
 
-// Can the collective go on without ranks that have joined?
-bool allows_joined_ranks(const TensorSignature& signature);
+// Can the collective go on without a rank that has joined, and gives zeros in main memory or, `on_device`, on its GPU too?
+bool goes_on_without(const TensorSignature& signature, bool on_device);
 
 class Coordinator {
  public:
@@ -51,6 +51,8 @@ class Coordinator {
   bool is_complete(const Pending& pending) const;
   // Does it wait for the rank?
   bool lacks(const Pending& pending, std::uint32_t rank) const;
+  // Ranks that have joined and that it cannot go on without.
+  std::vector<int> needed_of_joined(const Pending& pending) const;
   // Of one that is complete, or whose variants differ.
   TensorResponse respond(const std::string& name, Pending& pending) const;
   TensorResponse refuse(const std::string& name, const Pending& pending, std::string message, int peer) const;
@@ -72,6 +74,7 @@ class Coordinator {
   std::unordered_map<std::string, Pending> pending_;
   std::map<std::string, RefusedBatch> refused_;
   std::vector<bool> has_joined_;
+  std::vector<bool> gives_on_device_;  // of those that have joined
   std::uint32_t joined_count_ = 0;
   std::int32_t last_joined_ = -1;
   std::uint64_t next_order_ = 0;

@@ -28,9 +28,9 @@ void scale_by(double factor, Dtype dtype, void* dst, const void* src, std::uint6
   }
 }
 
-// Calls a function of the program's, which may throw.
+// Calls a function of the program's, which may throw. name: as the program knows it.
 template <class Function>
-Status call_program(const Function& function) {
+Status call_program(const char* name, const Function& function) {
   Status outcome;
   call_back(
       [&](const Status&) {
@@ -39,11 +39,11 @@ Status call_program(const Function& function) {
         } catch (const Error& error) {
           outcome = to_status(&error);
         } catch (const std::bad_alloc&) {
-          outcome = Status(StatusCode::resource_exhausted, "allocate: out of memory");
+          outcome = Status(StatusCode::resource_exhausted, fmt::format("{}: out of memory", name));
         } catch (const std::exception& error) {
-          outcome = invalid_argument(fmt::format("allocate: {}", error.what()));
+          outcome = invalid_argument(fmt::format("{}: {}", name, error.what()));
         } catch (...) {
-          outcome = invalid_argument("allocate: an exception of unknown type");
+          outcome = invalid_argument(fmt::format("{}: an exception of unknown type", name));
         }
       },
       {});
@@ -148,6 +148,9 @@ void TensorScheduler::communicate(std::vector<Ready> tensors, const std::functio
     const Work work = tensors.size() == 1 ? execute_one(tensors.front()) : execute_fused(tensors);
     if (release) work.on_complete([release](const Error*) { release(); });
   } catch (const Error& error) {
+    // Nobody here waits for the part of a rank that has joined, and the others would wait in vain.
+    const auto is_ours = [](const Ready& tensor) { return tensor.entry.has_value(); };
+    if (!std::all_of(tensors.begin(), tensors.end(), is_ours)) data_.abort(error.what());
     fail(tensors, error);
     if (release) release();
   }
@@ -215,15 +218,37 @@ Work TensorScheduler::execute_fused(std::vector<Ready>& tensors) {
   return work;
 }
 
+std::shared_ptr<void> TensorScheduler::zeros_for(const TensorSignature& signature) {
+  const std::size_t bytes = element_count(signature) * size_of(signature.dtype);
+  if (!signature.is_device) {
+    const auto zeros = buffers_.take(bytes);
+    std::memset(zeros->data(), 0, bytes);
+    return {zeros, zeros->data()};
+  }
+  ZerosOnDevice make_zeros;
+  {
+    const std::lock_guard lock(mutex_);
+    make_zeros = zeros_on_device_;
+  }
+  std::shared_ptr<void> zeros;
+  const Status made = call_program("join's zeros", [&] {
+    zeros = make_zeros(bytes);
+    if (zeros != nullptr || bytes == 0) return Status();
+    return Status(StatusCode::resource_exhausted,
+                  fmt::format("join's zeros: it gave no memory for {} bytes", bytes));
+  });
+  if (!made.is_ok()) give_up(made);
+  return zeros;
+}
+
 Work TensorScheduler::execute_one(Ready& tensor) {
   const TensorSignature& signature = tensor.response.signature;
   TensorCall call = tensor.entry ? tensor.entry->call : TensorCall();
-  std::shared_ptr<std::vector<std::byte>> zeros;
+  std::shared_ptr<void> zeros;
   if (!tensor.entry && signature.collective == Collective::allreduce) {
-    const std::size_t bytes = element_count(signature) * size_of(signature.dtype);
-    zeros = buffers_.take(bytes);
-    std::memset(zeros->data(), 0, bytes);
-    call.input = call.output = zeros->data();
+    zeros = zeros_for(signature);
+    call.input = call.output = zeros.get();
+    call.memory = signature.is_device ? Memory::device : Memory::host;
   }
   CallOptions options;
   options.memory = call.memory;
@@ -254,7 +279,7 @@ void TensorScheduler::allocate(const TensorResponse& response, TensorCall& call,
                                std::span<const std::uint64_t> rows, std::uint64_t bytes, Started& started) {
   if (!call.allocate) return;
   timing_->note(response, TensorPhase::allocating);
-  started.failure = call_program([&] {
+  started.failure = call_program("allocate", [&] {
     call.output = call.allocate(rows);
     if (call.output != nullptr || bytes == 0) return Status();
     return Status(StatusCode::resource_exhausted,
@@ -262,12 +287,15 @@ void TensorScheduler::allocate(const TensorResponse& response, TensorCall& call,
   });
   timing_->note(response, TensorPhase::moving);
   if (started.failure) return;
-  if (call.memory == Memory::device) {
-    data_.abort(started.failure.message());
-    throw Error(started.failure.code(), started.failure.peer(), started.failure.message());
-  }
+  if (call.memory == Memory::device) give_up(started.failure);
   started.discarded_output = buffers_.take(bytes);
   call.output = started.discarded_output->data();
+}
+
+// The others' GPUs wait for this rank, and there is no memory for its part.
+void TensorScheduler::give_up(const Status& cause) const {
+  data_.abort(cause.message());
+  throw Error(cause.code(), cause.peer(), cause.message());
 }
 
 // dst = src * factor, on the stream of the call. The sum over one rank does that, on any backend.

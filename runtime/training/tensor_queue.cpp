@@ -83,9 +83,11 @@ Work TensorQueue::submit(std::string_view name, const TensorCall& call) const {
   return impl->work_of(impl->scheduler().submit(name, located));
 }
 
-Work TensorQueue::join() const {
+Work TensorQueue::join() const { return join(ZerosOnDevice()); }
+
+Work TensorQueue::join(ZerosOnDevice zeros) const {
   const std::shared_ptr<Impl> impl = opened("join");
-  return impl->work_of(impl->scheduler().join());
+  return impl->work_of(impl->scheduler().join(std::move(zeros)));
 }
 
 void TensorQueue::start_timeline(std::string_view path, bool mark_cycles) const {

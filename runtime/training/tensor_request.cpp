@@ -237,6 +237,7 @@ std::string encode(const RequestBatch& batch) {
     put_ranks(writer, ranks);
   }
   put_ranks(writer, batch.joined_ranks);
+  put_ranks(writer, batch.ranks_with_device);
   writer.put(static_cast<std::uint32_t>(batch.events.size()));
   for (const TensorEvent& event : batch.events) put(writer, event);
   writer.put(static_cast<std::uint32_t>(batch.refusals.size()));
@@ -261,7 +262,9 @@ bool decode(std::string_view bytes, std::uint32_t rank_count, RequestBatch& batc
       return false;
     if (entry.request.rows != 0 && !has_rows(entry.request.signature)) return false;
   }
-  if (!get_ranks(reader, rank_count, batch.joined_ranks) || !reader.get(count)) return false;
+  if (!get_ranks(reader, rank_count, batch.joined_ranks) ||
+      !get_ranks(reader, rank_count, batch.ranks_with_device) || !reader.get(count))
+    return false;
   for (std::uint32_t i = 0; i < count; ++i) {
     if (!get(reader, rank_count, batch.events.emplace_back())) return false;
   }
@@ -297,6 +300,7 @@ void merge(RequestBatch& batch, RequestBatch more) {
   batch.requests.insert(batch.requests.end(), std::make_move_iterator(unseen.begin()),
                         std::make_move_iterator(unseen.end()));
   unite(batch.joined_ranks, more.joined_ranks);
+  unite(batch.ranks_with_device, more.ranks_with_device);
   for (BatchRefusal& refusal : more.refusals) {
     const auto equal = std::find_if(batch.refusals.begin(), batch.refusals.end(), [&](const auto& other) {
       return other.batch == refusal.batch && other.reason == refusal.reason;

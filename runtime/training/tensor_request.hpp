@@ -82,8 +82,9 @@ struct BatchRefusal {
 // The message that goes up the tree in one cycle. Equal requests of several ranks are one entry.
 struct RequestBatch {
   std::vector<RequestOfRanks> requests;
-  std::vector<std::uint32_t> joined_ranks;  // that have no more tensors, since this cycle
-  std::vector<TensorEvent> events;          // for the timeline of rank 0
+  std::vector<std::uint32_t> joined_ranks;       // that have no more tensors, since this cycle
+  std::vector<std::uint32_t> ranks_with_device;  // those of them that can give zeros on a GPU
+  std::vector<TensorEvent> events;               // for the timeline of rank 0
   std::vector<BatchRefusal> refusals;
 
   bool operator==(const RequestBatch&) const = default;

@@ -131,6 +131,7 @@ TensorScheduler::Contribution TensorScheduler::contribute() {
   if (joining_ && !has_announced_join_) {
     has_announced_join_ = true;
     mine.requests.joined_ranks.push_back(rank_);
+    if (zeros_on_device_) mine.requests.ranks_with_device.push_back(rank_);
   }
   mine.words[0] |= timing_->flags();
   note_submissions(mine.requests);
@@ -189,7 +190,7 @@ void TensorScheduler::announce_refusals(Contribution& mine) {
 // joined, so the cache forgets them.
 void TensorScheduler::evict_unjoinable(std::span<std::uint64_t> evicted) const {
   for (std::uint32_t number = 0; number < cache_.number_count(); ++number) {
-    if (cache_.contains(number) && !allows_joined_ranks(cache_.at(number).signature))
+    if (cache_.contains(number) && !goes_on_without(cache_.at(number).signature, zeros_on_device_ != nullptr))
       set_bit(evicted, number);
   }
 }

@@ -61,7 +61,7 @@ class TensorScheduler {
 
   // Throws Error.
   WorkRef submit(std::string_view name, const TensorCall& call);
-  WorkRef join();
+  WorkRef join(ZerosOnDevice zeros);
   // Ends the queue on all ranks; does not wait for that.
   void close();
   // A thread of the program comes by: it negotiates as far as it need not wait. Not in a callback, which may run in a
@@ -165,6 +165,8 @@ class TensorScheduler {
   void announce_arrived(Contribution& mine);
   void announce_refusals(Contribution& mine);
   void evict_unjoinable(std::span<std::uint64_t> evicted) const;
+  // Memory that an allreduce of the others reads and overwrites here, once this rank has joined.
+  std::shared_ptr<void> zeros_for(const TensorSignature& signature);
   void evict_stalled(std::span<std::uint64_t> evicted) const;
   void open_blocks(std::uint32_t block_ranks);
   void agree_in_blocks(std::vector<std::uint64_t>& words);
@@ -210,6 +212,7 @@ class TensorScheduler {
   // the other ranks, and its output here is discarded.
   void allocate(const TensorResponse& response, TensorCall& call, std::span<const std::uint64_t> rows,
                 std::uint64_t bytes, Started& started);
+  [[noreturn]] void give_up(const Status& cause) const;
   Work scale_on_device(double factor, Dtype dtype, void* dst, const void* src, std::uint64_t count,
                        const CallOptions& options);
   void finish_on_device(double factor, Dtype dtype, Started& started, const CallOptions& options);
@@ -265,6 +268,7 @@ class TensorScheduler {
   std::vector<std::string> arrived_;  // names in stage `submitted`, in order
   BatchRefusals refusals_;
   std::optional<WorkRef> joining_;
+  ZerosOnDevice zeros_on_device_;  // of joining_, or unset
   bool has_announced_join_ = false;
   std::size_t own_count_ = 0;  // tensors that the own thread has to start
   Clock::time_point last_cycle_;

@@ -67,13 +67,14 @@ std::vector<WorkRef> TensorScheduler::refuse_batch(const TensorCall& call, const
   return refused;
 }
 
-WorkRef TensorScheduler::join() {
+WorkRef TensorScheduler::join(ZerosOnDevice zeros) {
   WorkRef work(new TensorWork(help_));
   {
     const std::lock_guard lock(mutex_);
     if (ended_) refuse(*ended_);
     if (joining_) refuse(invalid_argument("join: this rank has joined, and not all others have yet"));
     joining_ = work;
+    zeros_on_device_ = std::move(zeros);
     has_announced_join_ = false;
     is_urgent_ = true;
   }

@@ -194,11 +194,11 @@ bool TensorScheduler::needs_own_thread() {
   if ((round_->mine.words[0] & ~kWithoutWaiting) != 0) return true;
   if (backlog_ != nullptr && backlog_->has_any(&is_for_own_thread)) return true;
   const std::lock_guard lock(mutex_);
-  return own_count_ > 0;
+  return own_count_ > 0 || (joining_ && zeros_on_device_);
 }
 
 // It has a function of the program, makes a group for its factor, or waits for row counts: none of that may be done in a
-// callback.
+// callback. Nor may calls on GPUs, which also a rank that has joined takes part in.
 bool TensorScheduler::is_for_own_thread(const Entry& entry) {
   return entry.call.allocate || entry.request.signature.is_device || !entry.sent_rows.empty();
 }
@@ -227,7 +227,9 @@ bool TensorScheduler::finish() {
     coordinated_.fetch_add(1, std::memory_order_relaxed);
     decisions = coordinate(std::move(mine.requests));
   }
-  std::vector<Ready> ready = take_ready(mine.not_ready());
+  // Where all ranks have joined, none holds a bit back, and none has a tensor.
+  std::vector<Ready> ready;
+  if ((flags & has_tensors) != 0) ready = take_ready(mine.not_ready());
   if (decisions) accept(*std::move(decisions), ready);
   note_ready(ready, timeline_begins);
   if (autotuner_) autotune(ready);

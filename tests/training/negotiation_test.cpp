@@ -56,6 +56,7 @@ TEST_CASE("requests of many ranks travel as one, and are read as they were writt
   merge(batch, from({0}, {allreduce("a", {2, 3}), gather("g", 7)}));
   RequestBatch joined;
   joined.joined_ranks = {2};
+  joined.ranks_with_device = {2};
   joined.events = {{"a",
                     Collective::allgather,
                     TensorPhase::moving,
@@ -228,6 +229,23 @@ TEST_CASE("ranks that have joined are no longer waited for") {
   list = coordinator.decide(last, kNow);
   CHECK(list.last_joined_rank == 0);
   CHECK(coordinator.decide(from({0}, {allreduce("a")}), kNow).responses.empty());  // all are back
+}
+
+TEST_CASE("a rank that has joined takes part in allreduces on GPUs if it can give zeros there") {
+  TensorRequest on_device = allreduce("a");
+  on_device.signature.is_device = true;
+  for (const bool has_zeros : {true, false}) {
+    Coordinator coordinator(3);
+    RequestBatch joined;
+    joined.joined_ranks = {1, 2};
+    joined.ranks_with_device = {1};
+    if (has_zeros) joined.ranks_with_device.push_back(2);
+    coordinator.decide(joined, kNow);
+    const ResponseList list = coordinator.decide(from({0}, {on_device}), kNow);
+    REQUIRE(list.responses.size() == 1);
+    CHECK(list.responses[0].code == (has_zeros ? StatusCode::ok : StatusCode::mismatch));
+    CHECK(list.responses[0].peer == (has_zeros ? -1 : 2));
+  }
 }
 
 TEST_CASE("tensors that some ranks lack are named with those ranks") {

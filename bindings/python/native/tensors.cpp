@@ -186,10 +186,43 @@ std::unique_ptr<PendingWork> submit(const SharedQueue& queue, const std::string&
   });
 }
 
-std::unique_ptr<PendingWork> join(const SharedQueue& queue) {
+// The arrays that `function` makes, as join() wants them.
+ZerosOnDevice zeros_by(py::handle function) {
+  if (function.is_none()) return {};
+  if (PyCallable_Check(function.ptr()) == 0) throw py::type_error("join: zeros: it cannot be called");
+  return [held = keep(py::reinterpret_borrow<py::object>(function))](std::uint64_t bytes) {
+    const py::gil_scoped_acquire gil;
+    const InCallback running;
+    py::object made;
+    Array array;
+    try {
+      made = (*held)(bytes);
+      array = Array::of(made, "join", "zeros", Use::written, std::nullopt);
+    } catch (py::error_already_set& raised) {
+      throw Error(StatusCode::invalid_argument, -1,
+                  std::string(Py_TYPE(raised.value().ptr())->tp_name) + ": " +
+                      py::str(raised.value()).cast<std::string>());
+    } catch (const py::builtin_exception& refused) {
+      throw Error(StatusCode::invalid_argument, -1, refused.what());
+    }
+    const std::uint64_t got = array.count() * array.element_bytes();
+    if (!array.is_on_gpu() || got < bytes) {
+      throw Error(StatusCode::invalid_argument, -1,
+                  "join: zeros: " + std::to_string(got) + " bytes " +
+                      (array.is_on_gpu() ? "on a GPU" : "in main memory") + ", expected " +
+                      std::to_string(bytes) + " on a GPU");
+    }
+    const auto kept = keep(std::pair(std::move(made), std::move(array)));  // an array need not own its memory
+    return std::shared_ptr<void>(kept, kept->second.data());
+  };
+}
+
+std::unique_ptr<PendingWork> join(const SharedQueue& queue, py::handle zeros) {
   return guarded(*queue, "join", [&] {
     const Borrowed handle{queue->queue()};
-    return start_only(queue, "join", {}, py::none(), [&](const CommGroup&) { return handle.queue.join(); });
+    ZerosOnDevice given = zeros_by(zeros);
+    return start_only(queue, "join", {}, py::none(),
+                      [&](const CommGroup&) { return handle.queue.join(std::move(given)); });
   });
 }
 
@@ -284,9 +317,13 @@ void define_tensors(py::module_& module) {
       py::arg("batch_size") = 0, py::arg("will_wait") = false, py::arg("allocate") = py::none(),
       py::arg("dtype") = py::none(), py::arg("stream") = py::none(), py::arg("wire_dtype") = py::none(),
       py::arg("error_feedback") = py::none());
-  queue.def("join", &join,
-            "This rank has no more tensors: others' allreduces and barriers go on without it, as if it gave "
-            "zeros. The Work is complete when all ranks have joined; its source is the last one.");
+  queue.def(
+      "join", &join,
+      "This rank has no more tensors: others' allreduces and barriers go on without it, as if it gave "
+      "zeros. The Work is complete when all ranks have joined; its source is the last one.\n\n"
+      "zeros: a function that returns an array of so many bytes of zeros on this rank's GPU, filled by its "
+      "default stream; called by the queue's thread, for allreduces of GPUs' memory.",
+      py::arg("zeros") = py::none());
   queue.def("start_timeline", &start_timeline,
             "Rank 0 writes the phases of each tensor to this file from now on; any timeline before ends. "
             "mark_cycles: it shows when negotiations begin. Other ranks' calls do nothing. Waits until all "

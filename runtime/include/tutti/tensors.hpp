@@ -63,6 +63,10 @@ struct TensorCall {
   std::optional<bool> error_feedback = {};
 };
 
+// `bytes` of zeros on this rank's GPU, written when all work that was put on its default stream before is done; kept
+// until one operation has used and overwritten them. Called by the queue's thread. Must not wait for other ranks.
+using ZerosOnDevice = std::function<std::shared_ptr<void>(std::uint64_t bytes)>;
+
 // The queue of one group. A handle: copies are the same queue. Every rank of the group makes one, at any time;
 // ranks that make several of one group make them in the same order.
 class TensorQueue {
@@ -77,6 +81,9 @@ class TensorQueue {
   // This rank has no more tensors: others' allreduces and barriers go on without it, as if it gave zeros.
   // Complete when all ranks have joined; Work::source() is then the one that joined last.
   Work join() const;
+  // The same where others submit allreduces of GPUs' memory, which fail there without this. An exception of `zeros`, or
+  // null, ends the queue on all ranks.
+  Work join(ZerosOnDevice zeros) const;
   // Rank 0 writes the phases of each tensor to this file from now on, as TUTTI_TIMELINE does from the start; any
   // timeline before ends. `mark_cycles`: it shows when negotiations begin. Other ranks' calls do nothing. Waits
   // until all ranks know. Errors: invalid_argument with the path and the system's reason; in a callback.

@@ -132,10 +132,33 @@ class Devices(RankTest):
             if size > 1 and self.rank == 0:
                 tensors.join().wait()
             elif size > 1:
-                with self.assertRaisesRegex(tutti.MismatchError, "in main memory, go on without a rank"):
+                with self.assertRaisesRegex(tutti.MismatchError, "if its join.. was told how to make zeros there"):
                     submit("late", numbers(self.rank))
                 tensors.join().wait()
             tutti.barrier()
+
+            contexts = []  # kept: the device calls what they have put on it
+
+            def zeros_on_gpu(count):
+                here = Gpu()  # the queue's thread has no context
+                contexts.append(here)
+                try:
+                    return Interface(here, numpy.zeros(count, "uint8"))
+                finally:
+                    here.leave()
+
+            if self.rank > 0:
+                others = sum(of_all(size)[1:])
+                for step in range(3):  # from the second on "later" is a bit of the cache
+                    self.expect(submit("later", numbers(self.rank), postscale=2), 2 * others)
+                    self.expect(submit(f"another {step}", numbers(self.rank)), others)
+            joined = tensors.join(zeros_on_gpu)
+            joined.wait()
+            self.assertIn(joined.source, range(size))
+            if size == 2:
+                self.assertEqual(len(contexts), 6 if self.rank == 0 else 0)
+            with self.assertRaisesRegex(TypeError, "join: zeros: it cannot be called"):
+                tensors.join(3)
 
     def test_shapes_and_places(self):
         total = sum(of_all(self.size))

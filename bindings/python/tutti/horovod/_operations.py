@@ -324,11 +324,14 @@ def reducescatter(arrays, tensors, op, prescale=1.0, postscale=1.0, name=None, p
     return keep(Operation(parts, outputs, reduction.finish))
 
 
-def join():
-    """This rank has no more tensors: the others' allreduces and barriers go on without it. Returns the rank that joined last."""
+def join(zeros=None):
+    """This rank has no more tensors: the others' allreduces and barriers go on without it. Returns the rank that joined last.
+
+    zeros: a function that returns so many bytes of zeros on this rank's GPU, for allreduces of GPUs' tensors.
+    """
     membership = _job.current().membership(global_process_set)
     try:
-        work = membership.queue.join()
+        work = membership.queue.join(zeros)
         work.wait()
         membership.count_anew()
         return work.source

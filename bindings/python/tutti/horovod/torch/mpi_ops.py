@@ -123,6 +123,8 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
 def join(device=-1):
     """This rank has no more tensors: the others' allreduces and barriers go on without it. Returns the rank that joined last.
 
-    device: accepted as Horovod has it; zeros are made where they are needed.
+    device: the number of the GPU where this rank makes zeros for the others' allreduces of tensors on GPUs. With -1 these fail.
     """
-    return _operations.join()
+    if device < 0:
+        return _operations.join()
+    return _operations.join(lambda count: torch.zeros(count, dtype=torch.uint8, device=f"cuda:{device}"))
