@@ -20,6 +20,29 @@ std::int32_t name_of(const Topology& topology, const PuRange& range) {
   return static_cast<std::int32_t>(smallest);
 }
 
+RankDomains domains_of_pus(const Topology& topology, const std::vector<std::uint32_t>& pus) {
+  RankDomains domains;
+  const auto holds_all = [&](const PuRange& range) {
+    return std::all_of(pus.begin(), pus.end(), [&](std::uint32_t pu) { return range.contains(pu); });
+  };
+  const Cache* cache = topology.last_level_cache_of(pus[0]);
+  if (cache != nullptr && holds_all(cache->pus)) domains.cache = name_of(topology, cache->pus);
+  for (const PuRange& socket : topology.sockets) {
+    if (!holds_all(socket)) continue;
+    domains.socket = name_of(topology, socket);
+    for (const PuRange& numa : topology.groups_by_numa()) {
+      if (holds_all(numa) && numa.count <= socket.count) domains.numa = name_of(topology, numa);
+    }
+  }
+  const Cache* second = topology.cache_of(pus[0], 2);
+  for (const PuRange& core : topology.cores) {
+    const PuRange& part =
+        second != nullptr && second != cache && second->pus.count > core.count ? second->pus : core;
+    if (core.contains(pus[0]) && holds_all(part)) domains.core = name_of(topology, part);
+  }
+  return domains;
+}
+
 // Whether a hierarchy is useful: at least two domains with two members or more.
 bool divides(const Hierarchy& hierarchy) {
   std::uint32_t several = 0;
@@ -66,16 +89,7 @@ RankDomains find_domains(const Topology& topology, std::span<const std::uint32_t
     if (core < topology.cores.size()) pus.push_back(topology.cores[core].first);
   }
   if (pus.empty()) return {};
-  RankDomains domains;
-  const auto holds_all = [&](const PuRange& range) {
-    return std::all_of(pus.begin(), pus.end(), [&](std::uint32_t pu) { return range.contains(pu); });
-  };
-  const Cache* cache = topology.last_level_cache_of(pus[0]);
-  if (cache != nullptr && holds_all(cache->pus)) domains.cache = name_of(topology, cache->pus);
-  for (const PuRange& socket : topology.sockets) {
-    if (holds_all(socket)) domains.socket = name_of(topology, socket);
-  }
-  return domains;
+  return domains_of_pus(topology, pus);
 }
 
 Status WorldDomains::check() const {
@@ -97,6 +111,24 @@ bool WorldDomains::shares_cpus(std::span<const int> world_ranks) const {
   return std::any_of(world_ranks.begin(), world_ranks.end(), [&](int rank) {
     return is_crowded.size() > static_cast<std::size_t>(rank) && is_crowded[static_cast<std::size_t>(rank)];
   });
+}
+
+Places WorldDomains::places_of(std::span<const int> world_ranks) const {
+  Places places;
+  const auto size = static_cast<std::uint32_t>(world_ranks.size());
+  for (std::uint32_t i = 0; i < size; ++i) {
+    const auto rank = static_cast<std::size_t>(world_ranks[i]);
+    const auto label = [&](std::int32_t number) {
+      constexpr std::uint32_t kAlone = 1U << 31U;  // shares it with nobody
+      return number == RankDomains::kSeveral ? kAlone + i : static_cast<std::uint32_t>(number);
+    };
+    places.node.push_back(static_cast<std::uint32_t>(nodes[rank]));
+    places.core.push_back(label(ranks[rank].core));
+    places.cache.push_back(label(ranks[rank].cache));
+    places.numa.push_back(label(ranks[rank].numa));
+    places.socket.push_back(label(ranks[rank].socket));
+  }
+  return places;
 }
 
 Hierarchy WorldDomains::hierarchy_of(std::span<const int> world_ranks) const {

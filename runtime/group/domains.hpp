@@ -9,6 +9,7 @@
 
 #include "runtime/base/status.hpp"
 #include "runtime/schedule/hierarchy.hpp"
+#include "runtime/selection/cost.hpp"
 #include "topology/topology.hpp"
 
 namespace tutti {
@@ -21,12 +22,14 @@ struct HierarchySetting {
 // "auto", "off" or "2,2,3". Errors: invalid_argument, without the variable's name.
 Result<HierarchySetting> parse_hierarchy(std::string_view text);
 
-// Numbers of the cache and socket that hold all CPUs of a rank: equal on all ranks of a node. kSeveral: CPUs
-// of several, or unknown.
+// Numbers of the parts of a node that hold all CPUs of a rank: equal on all ranks of a node. kSeveral: CPUs of several,
+// or unknown.
 struct RankDomains {
   static constexpr std::int32_t kSeveral = -1;
   std::int32_t cache = kSeveral;  // of the last level
   std::int32_t socket = kSeveral;
+  std::int32_t core = kSeveral;  // or the second-level cache, where several cores share it
+  std::int32_t numa = kSeveral;  // within a socket
 };
 
 // The domains of a rank that may run on these CPUs. A synthetic machine binds no rank: local rank i of n is
@@ -50,6 +53,8 @@ struct WorldDomains {
   // several. Else last-level caches, if at least two hold at least two members each; else sockets by the same
   // rule; else flat. Also flat if the CPUs of any member spread over several.
   Hierarchy hierarchy_of(std::span<const int> world_ranks) const;
+  // How far apart the group's members are, for prices.
+  Places places_of(std::span<const int> world_ranks) const;
 };
 
 }  // namespace tutti

@@ -117,10 +117,28 @@ Status lower(std::vector<Schedule>& ranks) {
   return {};
 }
 
+std::uint64_t latency_at(const PathCounts& path, const CostModel& model, std::size_t level) {
+  const LinkCost& link = model.links[level];
+  const LineCost& line = model.lines[level];
+  const PathCounts::AtLevel& at = path.levels[level];
+  return at.latencies * link.latency_ps + at.messages * link.message_ps +
+         at.line_transfers * line.transfer_ps + at.further_lines * line.further_ps;
+}
+
+std::uint64_t bytes_at(const PathCounts& path, const CostModel& model, std::size_t level) {
+  const LinkCost& link = model.links[level];
+  const LineCost& line = model.lines[level];
+  const PathCounts::AtLevel& at = path.levels[level];
+  return detail::of_kib(at.bytes, link.kib_ps) + detail::of_kib(at.shared_bytes, link.shared_kib_ps) +
+         detail::of_kib(at.line_bytes, line.kib_ps) + detail::of_kib(at.crowd_bytes, line.crowd_kib_ps);
+}
+
 }  // namespace
 
 std::string_view to_string(Level level) {
-  return level == Level::cache ? "cache" : level == Level::node ? "node" : "network";
+  constexpr std::array<std::string_view, kLevelCount> kNames = {"core",   "cache", "numa",
+                                                                "socket", "node",  "network"};
+  return kNames.at(static_cast<std::size_t>(level));
 }
 
 bool Places::is_uniform() const {
@@ -132,7 +150,31 @@ bool Places::is_uniform() const {
     return std::adjacent_find(numbers.begin(), numbers.end()) == numbers.end();
   };
   if (!is_one(node)) return is_each(node);
-  return is_one(cache) || is_each(cache);
+  for (const auto* const part : {&core, &cache, &numa, &socket}) {
+    if (part->empty() || is_each(*part)) continue;
+    return is_one(*part);
+  }
+  return true;
+}
+
+void CostModel::complete() {
+  constexpr std::size_t kNode = static_cast<std::size_t>(Level::node);
+  const auto fill = [&](auto& figures) {
+    const std::decay_t<decltype(figures[0])> none{};
+    for (std::size_t i = kNode; i > 0; --i) {
+      if (figures[i - 1] == none) figures[i - 1] = figures[i];
+    }
+    for (std::size_t i = 1; i <= kNode; ++i) {
+      if (figures[i] == none) figures[i] = figures[i - 1];
+    }
+  };
+  fill(links);
+  const bool has_lines = lines != std::array<LineCost, kLevelCount>();
+  for (std::size_t i = 0; i <= kNode && !has_lines; ++i) {
+    const LinkCost& link = links[i];
+    lines[i] = {(link.latency_ps + link.message_ps) / 2, link.message_ps, link.kib_ps, 0};
+  }
+  fill(lines);
 }
 
 Places places_of(std::uint32_t size, std::uint32_t per_node) {
@@ -149,11 +191,8 @@ Price price_path(const PathCounts& path, const CostModel& model) {
   price.path = path;
   price.latency_ps = model.call_ps;
   for (std::size_t i = 0; i < kLevelCount; ++i) {
-    const LinkCost& link = model.links[i];
-    const PathCounts::AtLevel& at = path.levels[i];
-    price.latency_ps += at.latencies * link.latency_ps + at.messages * link.message_ps;
-    price.bytes_ps +=
-        detail::of_kib(at.bytes, link.kib_ps) + detail::of_kib(at.shared_bytes, link.shared_kib_ps);
+    price.latency_ps += latency_at(path, model, i);
+    price.bytes_ps += bytes_at(path, model, i);
   }
   price.bytes_ps += detail::of_kib(path.copied_bytes, model.copy_kib_ps);
   price.reduce_ps = detail::of_kib(path.reduced_bytes, model.reduce_kib_ps);
@@ -161,9 +200,14 @@ Price price_path(const PathCounts& path, const CostModel& model) {
   return price;
 }
 
+std::uint64_t price_level(const PathCounts& path, const CostModel& model, Level level) {
+  const auto i = static_cast<std::size_t>(level);
+  return latency_at(path, model, i) + bytes_at(path, model, i);
+}
+
 Result<Price> price_schedules(std::span<const Schedule> ranks, std::uint64_t bytes, const Places& places,
-                              const CostModel& model) {
-  return detail::walk(ranks, Symmetry::shift, bytes, places, model);
+                              const CostModel& model, std::vector<std::vector<std::uint64_t>>* ends) {
+  return detail::walk(ranks, Symmetry::shift, bytes, places, model, ends);
 }
 
 Result<Program> Program::make(const PricedCall& call, const Places& places, bool is_node_shared) {

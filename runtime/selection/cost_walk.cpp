@@ -1,8 +1,10 @@
-// The walk in virtual time: steps of all ranks in the order of the times at which they can begin.
+// The walk in virtual time: steps of all ranks in the order of the times at which they can begin. It is
+// longer than 500 lines because messages and cache lines share the state of one walk.
 #include "runtime/selection/cost_walk.hpp"
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -19,7 +21,22 @@ struct Instant {
 };
 const Instant& later(const Instant& a, const Instant& b) { return b.ps > a.ps ? b : a; }
 
-enum class Term : std::uint8_t { nothing, arrival, occupation, line, shared, fetch, reduce, copy };
+enum class Term : std::uint8_t {
+  nothing,
+  arrival,
+  occupation,
+  shared,
+  transfer,
+  further,
+  lines,
+  crowd,
+  reduce,
+  copy
+};
+
+// As much as a flag line carries beside its flag (FlagLine::kPayloadBytes).
+constexpr std::uint64_t kFlagPayloadBytes = 48;
+constexpr std::uint64_t kLineBytes = 64;
 
 // One per moment of the walk; the path that decided is read backwards from the last.
 struct Cause {
@@ -39,6 +56,10 @@ class CostWalk {
     causes_.push_back({});
     index_steps();
     TUTTI_RETURN_IF_ERROR(match_messages());
+    if (!waiters_.empty()) {
+      signal_of_.assign(rank_of_.size(), kNone);
+      find_holders();
+    }
     start();
     while (!ready_.empty() || !leave_.empty()) {
       // At equal times steps first: what is posted now waits behind nothing that starts now.
@@ -56,9 +77,17 @@ class CostWalk {
     return trace();
   }
 
+  // By rank and step.
+  std::vector<std::vector<std::uint64_t>> ends() const {
+    std::vector<std::vector<std::uint64_t>> by_rank(ranks_.size());
+    for (StepId id = 0; id < rank_of_.size(); ++id) by_rank[rank_of_[id]].push_back(end_of_[id]);
+    return by_rank;
+  }
+
  private:
   using StepId = std::uint32_t;
   using Line = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, StepId>;  // rank, channel, sequence
+  using Data = std::tuple<std::uint32_t, Buffer, std::uint32_t>;  // owner, buffer, slot of scratch or atom
   static constexpr StepId kNone = ~0U;
 
   const Schedule& schedule_of(StepId id) const { return ranks_[rank_of_[id]]; }
@@ -160,11 +189,50 @@ class CostWalk {
     return {};
   }
 
+  Data data_of(std::uint32_t rank, const Slice& slice) const {
+    const std::uint32_t owner = slice.owner == kSelf ? rank : static_cast<std::uint32_t>(slice.owner);
+    return {owner, slice.buffer, slice.buffer == Buffer::scratch ? slice.slot : slice.first};
+  }
+
+  // The ranks that touch locations of others, and whether flags carry the data: the runtime puts it beside the flag where
+  // it is short and every rank both signals and waits.
+  void find_holders() {
+    std::vector<std::uint8_t> signals(ranks_.size(), 0), waits(ranks_.size(), 0);
+    for (StepId id = 0; id < rank_of_.size(); ++id) {
+      const std::uint32_t rank = rank_of_[id];
+      const Step& step = step_of(id);
+      if (step.verb == Verb::signal) signals[rank] = 1;
+      if (step.verb == Verb::wait) waits[rank] = 1;
+      const auto touch = [&](const Slice& slice) {
+        if (slice.owner == kSelf) return;
+        Holders& holders = holders_[data_of(rank, slice)];
+        ++holders.count;
+        holders.farthest =
+            std::max(holders.farthest, places_.level(rank, static_cast<std::uint32_t>(slice.owner)));
+      };
+      for (const Slice& source : schedule_of(id).sources_of(step)) touch(source);
+      if (step.verb == Verb::copy || step.verb == Verb::reduce) touch(step.dst);
+    }
+    const auto is_set = [](std::uint8_t flag) { return flag != 0; };
+    flags_carry_data_ = std::all_of(signals.begin(), signals.end(), is_set) &&
+                        std::all_of(waits.begin(), waits.end(), is_set);
+    flags_.resize(rank_of_.size());
+    for (StepId id = 0; id < rank_of_.size(); ++id) {
+      for (const StepId waiter : waiters_[id]) {
+        signal_of_[waiter] = id;
+        flags_[id].farthest = std::max(flags_[id].farthest, places_.level(rank_of_[id], rank_of_[waiter]));
+      }
+    }
+  }
+
   void start() {
+    end_of_.assign(rank_of_.size(), 0);
+    stored_.assign(ranks_.size(), {});
     out_.assign(ranks_.size(), {});
     in_.assign(ranks_.size(), {});
     cpu_.assign(ranks_.size(), {});
     queue_.resize(ranks_.size());
+    nic_in_.assign(places_.size(), {});
     for (auto& shared : shared_) shared.assign(places_.size(), {});
     for (StepId id = 0; id < rank_of_.size(); ++id) {
       if (pending_[id] == 0) ready_.emplace(0, id);
@@ -181,6 +249,7 @@ class CostWalk {
   }
   void done(StepId id, const Instant& when) {
     end_ = later(end_, when);
+    end_of_[id] = when.ps;
     for (std::uint32_t i = dependents_begin_[id]; i < dependents_begin_[id + 1]; ++i)
       release(dependents_[i], when);
   }
@@ -200,7 +269,7 @@ class CostWalk {
       return;
     }
     const Instant end = step.verb == Verb::signal ? signal(id, now)
-                        : step.verb == Verb::wait ? now
+                        : step.verb == Verb::wait ? wait(id, now)
                                                   : compute(id, now);
     issued(id, end);
     done(id, end);
@@ -234,13 +303,11 @@ class CostWalk {
                           ? after(start, link.latency_ps + takes, Term::arrival, level, bytes)
                           : after(in_[to], takes, Term::occupation, level, bytes);
     if (link.shared_kib_ps != 0) {
-      const auto at = static_cast<std::size_t>(level == Level::network ? Shared::nic_out : Shared::memory);
-      sent = later(sent, pass(shared_[at][places_.node[from]], start, level, bytes));
+      sent = later(sent,
+                   pass(shared_[static_cast<std::size_t>(level)][places_.node[from]], start, level, bytes));
       arrived = later(arrived, sent);
-      if (level == Level::network) {
-        auto& nic = shared_[static_cast<std::size_t>(Shared::nic_in)][places_.node[to]];
-        arrived = later(arrived, pass(nic, start, level, bytes));
-      }
+      if (level == Level::network)
+        arrived = later(arrived, pass(nic_in_[places_.node[to]], start, level, bytes));
     }
     out_[from] = sent;
     in_[to] = arrived;
@@ -254,14 +321,51 @@ class CostWalk {
     return shared = after(later(shared, start), takes, Term::shared, level, bytes);
   }
 
+  // The store waits in the core's buffer until the farthest rank that holds the line has lost it; the rank goes on.
   Instant signal(StepId id, const Instant& now) {
-    const std::uint32_t rank = rank_of_[id];
-    for (const StepId waiter : waiters_[id]) {
-      const Level level = places_.level(rank, rank_of_[waiter]);
-      const LinkCost& link = model_.link(level);
-      release(waiter, after(now, link.latency_ps + link.message_ps, Term::line, level, 0));
-    }
+    Flag& flag = flags_[id];
+    Instant& stored = stored_[rank_of_[id]];
+    stored =
+        after(later(now, stored), model_.line(flag.farthest).transfer_ps, Term::transfer, flag.farthest, 0);
+    flag.visible = flag.next_reader = stored;
+    for (const StepId waiter : waiters_[id]) release(waiter, stored);
     return now;
+  }
+
+  // The level by which a rank pays for a line of another one.
+  Level paid_level(Level own, Level farthest) const {
+    return model_.far_reader_slows_all ? std::max(own, farthest) : own;
+  }
+
+  // The flag's line comes after those that read it before. A rank that waits for several flags in a row has asked for the
+  // next one before the last one came.
+  Instant wait(StepId id, const Instant& ready) {
+    const std::uint32_t rank = rank_of_[id];
+    Flag& flag = flags_[signal_of_[id]];
+    const Level level = paid_level(places_.level(rank, step_of(id).peer), flag.farthest);
+    const LineCost& line = model_.line(level);
+    const bool follows_wait = id > first_step_[rank] && step_of(id - 1).verb == Verb::wait;
+    const Instant asked = later(follows_wait ? flag.visible : ready, flag.next_reader);
+    flag.next_reader = after(asked, line.further_ps, Term::further, level, 0);
+    const Instant come = after(asked, line.transfer_ps, Term::transfer, level, 0);
+    return follows_wait ? later(come, after(ready, line.further_ps, Term::further, level, 0)) : come;
+  }
+
+  // Loads of another rank's lines, of which only the first ones of a step are waited for in full.
+  Instant load(std::uint32_t rank, const Slice& slice, std::uint64_t bytes, bool is_first,
+               const Instant& now) {
+    const Holders& holders = holders_.at(data_of(rank, slice));
+    const Level level =
+        paid_level(places_.level(rank, static_cast<std::uint32_t>(slice.owner)), holders.farthest);
+    const LineCost& line = model_.line(level);
+    const std::uint64_t in_row = bytes > kLineBytes ? bytes - kLineBytes : 0;
+    const std::uint64_t crowd = in_row * (holders.count - 1);
+    Instant end = is_first ? after(now, line.transfer_ps, Term::transfer, level, 0)
+                           : after(now, line.further_ps, Term::further, level, 0);
+    end = after(end, of_kib(in_row, line.kib_ps), Term::lines, level, in_row);
+    end = after(end, of_kib(crowd, line.crowd_kib_ps), Term::crowd, level, crowd);
+    if (model_.link(level).shared_kib_ps == 0) return end;
+    return later(end, pass(shared_[static_cast<std::size_t>(level)][places_.node[rank]], now, level, bytes));
   }
 
   Instant compute(StepId id, const Instant& ready) {
@@ -269,22 +373,25 @@ class CostWalk {
     const Step& step = step_of(id);
     const auto sources = schedule_of(id).sources_of(step);
     Instant now = later(ready, cpu_[rank]);
-    const auto reach = [&](const Slice& slice) {
-      if (slice.owner == kSelf) return;
-      const Level level = places_.level(rank, static_cast<std::uint32_t>(slice.owner));
-      const LinkCost& link = model_.link(level);
-      const std::uint64_t bytes = bytes_of(id, slice);
-      const Instant fetched = after(now, of_kib(bytes, link.kib_ps), Term::fetch, level, bytes);
-      if (link.shared_kib_ps != 0) {
-        auto& memory = shared_[static_cast<std::size_t>(Shared::memory)][places_.node[rank]];
-        now = later(fetched, pass(memory, now, level, bytes));
-      } else {
-        now = fetched;
-      }
-    };
-    for (const Slice& source : sources) reach(source);
-    reach(step.dst);
+    bool is_first = true;
+    for (const Slice& source : sources) {
+      const std::uint64_t bytes = bytes_of(id, source);
+      const bool is_in_flag =
+          flags_carry_data_ && source.buffer == Buffer::scratch && bytes <= kFlagPayloadBytes;
+      if (source.owner == kSelf || is_in_flag || bytes == 0) continue;
+      now = load(rank, source, bytes, is_first, now);
+      is_first = false;
+    }
     const std::uint64_t bytes = bytes_of(id, step.dst);
+    // Lines in a row that others hold come back before they are written. Of few the core's buffer waits for that.
+    const auto held = holders_.find(data_of(rank, step.dst));
+    if (held != holders_.end() && bytes > kLineBytes) {
+      const Level level = step.dst.owner == kSelf
+                              ? held->second.farthest
+                              : places_.level(rank, static_cast<std::uint32_t>(step.dst.owner));
+      const std::uint64_t in_row = bytes - kLineBytes;
+      now = after(now, of_kib(in_row, model_.line(level).kib_ps), Term::lines, level, in_row);
+    }
     if (sources.size() > 1) {
       const std::uint64_t added = bytes * (sources.size() - 1);
       now = after(now, of_kib(added, model_.reduce_kib_ps), Term::reduce, Level::cache, added);
@@ -302,14 +409,23 @@ class CostWalk {
       auto& level = path.levels[static_cast<std::size_t>(cause.level)];
       switch (cause.term) {
         case Term::arrival:
-        case Term::line:
           ++level.latencies;
           [[fallthrough]];
         case Term::occupation:
           ++level.messages;
-          [[fallthrough]];
-        case Term::fetch:
           level.bytes += cause.bytes;
+          break;
+        case Term::transfer:
+          ++level.line_transfers;
+          break;
+        case Term::further:
+          ++level.further_lines;
+          break;
+        case Term::lines:
+          level.line_bytes += cause.bytes;
+          break;
+        case Term::crowd:
+          level.crowd_bytes += cause.bytes;
           break;
         case Term::shared:
           level.shared_bytes += cause.bytes;
@@ -344,10 +460,25 @@ class CostWalk {
   std::vector<std::uint32_t> dependents_begin_;
   std::vector<StepId> dependents_;
   std::vector<std::vector<StepId>> waiters_;  // of a signal
+  std::vector<StepId> signal_of_;             // of a wait
+  struct Flag {
+    Instant visible, next_reader;  // when the next one may fetch it
+    Level farthest = Level::core;  // that waits for it
+  };
+  std::vector<Flag> flags_;  // by signal
+  struct Holders {
+    std::uint32_t count = 0;  // of reads and writes, beside the owner's
+    Level farthest = Level::core;
+  };
+  std::map<Data, Holders> holders_;
+  std::vector<std::uint64_t> end_of_;
+  bool flags_carry_data_ = false;
 
   std::vector<Instant> out_, in_, cpu_;  // until when a rank is taken
-  enum class Shared : std::uint8_t { nic_out, nic_in, memory };
-  std::array<std::vector<Instant>, 3> shared_;  // by node
+  std::vector<Instant> stored_;          // until when stores of a rank are not visible
+  // Until when ways are taken that ranks of a node share, by level and node: the NIC, the link between sockets.
+  std::array<std::vector<Instant>, kLevelCount> shared_;
+  std::vector<Instant> nic_in_;
   std::vector<Cause> causes_;
   Instant end_;
   std::uint64_t issued_count_ = 0;
@@ -362,8 +493,12 @@ class CostWalk {
 }  // namespace
 
 Result<Price> walk(std::span<const Schedule> ranks, Symmetry symmetry, std::uint64_t bytes,
-                   const Places& places, const CostModel& model) {
-  return CostWalk(ranks, symmetry, bytes, places, model).run();
+                   const Places& places, const CostModel& model,
+                   std::vector<std::vector<std::uint64_t>>* ends) {
+  CostWalk walk(ranks, symmetry, bytes, places, model);
+  auto price = walk.run();
+  if (ends != nullptr && price) *ends = walk.ends();
+  return price;
 }
 
 }  // namespace tutti::detail

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "runtime/base/status.hpp"
 #include "runtime/selection/cost.hpp"
@@ -26,6 +27,7 @@ constexpr std::uint32_t displacement(Symmetry symmetry, std::uint32_t from, std:
 // ... do by that symmetry the same as rank r, and are placed alike. A message to a missing rank arrives at
 // the rank that stands for it, after the same time.
 Result<Price> walk(std::span<const Schedule> ranks, Symmetry symmetry, std::uint64_t bytes,
-                   const Places& places, const CostModel& model);
+                   const Places& places, const CostModel& model,
+                   std::vector<std::vector<std::uint64_t>>* ends = nullptr);
 
 }  // namespace tutti::detail

@@ -108,9 +108,10 @@ class Reader : public json::json_sax_t {
     }
     if (place_ == Place::fusion_setting) return set_fusion(value);
     if (place_ == Place::link) {
-      std::uint64_t* const figures[] = {&link_->latency_ps, &link_->message_ps, &link_->kib_ps,
-                                        &link_->shared_kib_ps};
-      if (figure_count_ == std::size(figures)) return refuse("a fifth figure");
+      std::uint64_t* const figures[] = {&link_->latency_ps,    &link_->message_ps,  &link_->kib_ps,
+                                        &link_->shared_kib_ps, &line_->transfer_ps, &line_->further_ps,
+                                        &line_->kib_ps,        &line_->crowd_kib_ps};
+      if (figure_count_ == std::size(figures)) return refuse("a ninth figure");
       *figures[figure_count_++] = value;
       return true;
     }
@@ -180,7 +181,9 @@ class Reader : public json::json_sax_t {
     }
     if (place_ == Place::model) {
       for (std::size_t level = 0; level < kLevelCount; ++level) {
-        if (key_ == to_string(static_cast<Level>(level))) link_ = &model_->links[level];
+        if (key_ != to_string(static_cast<Level>(level))) continue;
+        link_ = &model_->links[level];
+        line_ = &model_->lines[level];
       }
       if (link_ == nullptr) return refuse("a list");
       figure_count_ = 0;
@@ -195,7 +198,8 @@ class Reader : public json::json_sax_t {
       place_ = Place::rules;
       return true;
     }
-    if (figure_count_ != 4) return fail_at(number_offset(), "expected four figures: see LinkCost");
+    if (figure_count_ != 4 && figure_count_ != 8)
+      return fail_at(number_offset(), "expected four figures (see LinkCost), or four more (see LineCost)");
     link_ = nullptr;
     place_ = Place::model;
     return true;
@@ -364,6 +368,7 @@ class Reader : public json::json_sax_t {
   std::vector<std::set<std::string>> keys_;  // of the objects that are open
   CostModel* model_ = nullptr;
   LinkCost* link_ = nullptr;
+  LineCost* line_ = nullptr;
   FusionTuning* fusion_ = nullptr;
   std::size_t figure_count_ = 0;
 };
@@ -372,8 +377,13 @@ std::string quoted(const std::string& text) {
   return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-std::string to_text(const LinkCost& link) {
-  return fmt::format("[{}, {}, {}, {}]", link.latency_ps, link.message_ps, link.kib_ps, link.shared_kib_ps);
+std::string to_text(const LinkCost& link, const LineCost& line) {
+  std::string text =
+      fmt::format("{}, {}, {}, {}", link.latency_ps, link.message_ps, link.kib_ps, link.shared_kib_ps);
+  if (line != LineCost())
+    text +=
+        fmt::format(", {}, {}, {}, {}", line.transfer_ps, line.further_ps, line.kib_ps, line.crowd_kib_ps);
+  return "[" + text + "]";
 }
 
 // `{` or `[`, a line for each entry, and the end.
@@ -425,9 +435,11 @@ std::string to_text(const Tuning& tuning) {
     std::vector<std::string> figures = {fmt::format("\"call_ps\": {}", model.call_ps),
                                         fmt::format("\"reduce_kib_ps\": {}", model.reduce_kib_ps),
                                         fmt::format("\"copy_kib_ps\": {}", model.copy_kib_ps)};
-    for (std::size_t level = 0; level < kLevelCount; ++level)
-      figures.push_back(
-          fmt::format("\"{}\": {}", to_string(static_cast<Level>(level)), to_text(model.links[level])));
+    for (std::size_t level = 0; level < kLevelCount; ++level) {
+      if (model.links[level] == LinkCost() && model.lines[level] == LineCost()) continue;
+      figures.push_back(fmt::format("\"{}\": {}", to_string(static_cast<Level>(level)),
+                                    to_text(model.links[level], model.lines[level])));
+    }
     entries.push_back(fmt::format("{}: {}", quoted(transport), block('{', figures, "    ")));
   }
   if (!entries.empty()) document.push_back("\"costs\": " + block('{', entries, "  "));

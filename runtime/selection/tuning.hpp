@@ -19,8 +19,8 @@
 //       ]
 //     },
 //     "costs": {
-//       "shm": {"call_ps": 0, "reduce_kib_ps": 0, "copy_kib_ps": 0, "cache": [0, 0, 0, 0],
-//         "node": [0, 0, 0, 0], "network": [0, 0, 0, 0]}
+//       "shm": {"call_ps": 0, "reduce_kib_ps": 0, "copy_kib_ps": 0, "cache": [0, 0, 0, 0, 0, 0, 0, 0],
+//         "node": [0, 0, 0, 0, 0, 0, 0, 0], "network": [0, 0, 0, 0]}
 //     },
 //     "fusion": {
 //       "4": {"bytes": 16777216, "cycle_us": 2500}
@@ -28,8 +28,9 @@
 //   }
 //
 // A rule is one item of the grammar in rules.hpp. "allreduce" is for groups on one node, "allreduce across
-// nodes" for those that span several, "allreduce anywhere" for both. The four figures of a level are the
-// first four members of LinkCost, in their order. "fusion" is for named tensors, by the number of ranks.
+// nodes" for those that span several, "allreduce anywhere" for both. The figures of a level are the four members
+// of LinkCost and the four of LineCost, in their order; of the network, and in files of older releases, only the
+// first four. Levels without figures are left out. "fusion" is for named tensors, by the number of ranks.
 #pragma once
 
 #include <cstdint>

@@ -3,7 +3,9 @@
 #include <string>
 #include <vector>
 
+#include "bench/lines/fan_out.hpp"
 #include "runtime/algorithms/prove.hpp"
+#include "runtime/schedule/passes/lower.hpp"
 #include "runtime/selection/explain.hpp"
 #include "tests/selection/selection_support.hpp"
 
@@ -11,10 +13,12 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t kLatency = 1000, kMessage = 300, kByte = 7, kAdd = 3;  // picoseconds
+constexpr std::uint64_t kTransfer = 5000, kFurther = 600;
 
 CostModel flat_model() {
   CostModel model;
   for (LinkCost& link : model.links) link = {kLatency, kMessage, kByte * 1024, 0};
+  for (LineCost& line : model.lines) line = {kTransfer, kFurther, kByte * 1024, 0};
   model.reduce_kib_ps = kAdd * 1024;
   return model;
 }
@@ -102,8 +106,90 @@ TEST_CASE("lowered schedules read each other's memory and wait for lines") {
   call.is_lowered = true;
   const Price lowered = price(call, places_of(4, 4), flat_model());
   CHECK(lowered.reduce_ps == 3 * 1024 * kAdd);
-  CHECK(lowered.bytes_ps == 3 * 1024 * kByte);
-  CHECK(lowered.latency_ps == kLatency + kMessage);
+  // The copy into the staging buffer, of lines that the others hold, and the loads of theirs.
+  CHECK(lowered.bytes_ps == 4 * (1024 - 64) * kByte);
+  // A store, the first flag and the first data. The flags of two more, each behind the readers before, and their data.
+  CHECK(lowered.path.levels[static_cast<std::size_t>(Level::node)].line_transfers >= 3);
+  CHECK(lowered.latency_ps >= 3 * kTransfer + 2 * kFurther);
+  // 48 bytes come with the flags.
+  call.bytes = 48;
+  CHECK(price(call, places_of(4, 4), flat_model()).latency_ps + kTransfer <= lowered.latency_ps);
+}
+
+Places two_sockets(std::uint32_t p) {
+  Places places = places_of(p, p);
+  for (std::uint32_t rank = 0; rank < p; ++rank) places.socket.push_back(rank * 2 / p);
+  return places;
+}
+
+TEST_CASE("many readers of a line, and many lines of a reader, come one after the other") {
+  for (const std::string_view name : {"linear", "direct"}) {
+    const bool is_fan_out = name == "linear";
+    PricedCall call = call_of(is_fan_out ? Collective::broadcast : Collective::reduce, "linear", 4);
+    call.is_lowered = true;
+    std::uint64_t before = 0;
+    for (const std::uint32_t p : {8U, 9U, 32U, 33U}) {
+      const std::uint64_t now = price(call, places_of(p, p), flat_model()).total_ps;
+      if (p % 2 == 1) CHECK(now >= before + kFurther);
+      before = now;
+    }
+  }
+}
+
+TEST_CASE("one reader on the other socket slows all where the machine is such a one") {
+  CostModel model = flat_model();
+  model.line(Level::node).transfer_ps = 4 * kTransfer;
+  PricedCall call = call_of(Collective::broadcast, "linear", 4);
+  call.is_lowered = true;
+  Places places = two_sockets(8);
+  places.socket.assign(8, 0);
+  places.socket[7] = 1;
+  const auto ends_of = [&](bool slows) {
+    model.far_reader_slows_all = slows;
+    const auto ranks = emit_all(*call.row, {8, 0, false, call.params, {}});
+    REQUIRE(ranks.is_ok());
+    const auto lowered = lower_for_shared_memory(*ranks, Sharing::scratch);
+    REQUIRE(lowered.is_ok());
+    std::vector<std::vector<std::uint64_t>> ends;
+    REQUIRE(price_schedules(*lowered, 4, places, model, &ends).is_ok());
+    return ends;
+  };
+  const auto apart = ends_of(false), together = ends_of(true);
+  CHECK(apart[7].back() >= apart[1].back() + 3 * kTransfer);
+  CHECK(together[1].back() >= apart[1].back() + 3 * kTransfer);
+}
+
+TEST_CASE("published times of flat broadcasts are met by the model of lines") {
+  const auto times = bench::read_fan_out(TUTTI_FAN_OUT_DATA);
+  REQUIRE(times.size() == 240);
+  for (const std::string name : {"SKX-24", "CSX-48", "ICX-48"}) {
+    const auto errors = bench::fan_out_errors(times, name, bench::class_of(name));
+    INFO(name << ": median error " << errors[errors.size() / 2]);
+    CHECK(errors.size() == 80);
+    CHECK(errors[errors.size() / 2] < 0.15);
+  }
+}
+
+TEST_CASE("processors have a class, named nodes have one of the table") {
+  const std::pair<std::string_view, std::string_view> models[] = {
+      {"Intel(R) Xeon(R) Platinum 8175M CPU @ 2.50GHz", "skylake-sp"},
+      {"Intel(R) Xeon(R) Gold 6242 CPU @ 2.80GHz", "cascade-lake"},
+      {"Intel(R) Xeon(R) Platinum 8480+", "ice-lake"},
+      {"AMD EPYC 7R13 48-Core Processor", "epyc"},
+      {"ARM Neoverse-V2", "neoverse"},
+      {"", "ice-lake"},
+  };
+  for (const auto& [model, name] : models) CHECK(machine_class_of(model).name == name);
+  for (const NamedNode& node : named_nodes()) {
+    const MachineClass* const machine = find_machine_class(node.machine_class);
+    REQUIRE(machine != nullptr);
+    // Farther is never cheaper, by any figure but the crowd's.
+    for (std::size_t i = 1; i < machine->lines.size(); ++i) {
+      const LineCost &near = machine->lines[i - 1], &far = machine->lines[i];
+      CHECK((near.transfer_ps <= far.transfer_ps && near.further_ps <= far.further_ps &&
+             near.kib_ps <= far.kib_ps));
+    }
+  }
 }
 
 TEST_CASE("every row has a price, also over domains") {

@@ -31,7 +31,7 @@ constexpr const char* kExample = R"({
   },
   "costs": {
     "shm": {"call_ps": 1, "reduce_kib_ps": 2, "copy_kib_ps": 3,
-      "cache": [4, 5, 6, 7], "node": [8, 9, 10, 11], "network": [0, 0, 0, 0]}
+      "cache": [4, 5, 6, 7], "node": [8, 9, 10, 11, 12, 13, 14, 15], "network": [0, 0, 0, 0]}
   },
   "fusion": {
     "4": {"bytes": 1048576, "cycle_us": 2500},
@@ -79,6 +79,8 @@ TEST_CASE("a tuning file says what it holds and where", "[tuning]") {
   CHECK(model.copy_kib_ps == 3);
   CHECK(model.link(Level::cache) == LinkCost{4, 5, 6, 7});
   CHECK(model.link(Level::node) == LinkCost{8, 9, 10, 11});
+  CHECK(model.line(Level::cache) == LineCost());
+  CHECK(model.line(Level::node) == LineCost{12, 13, 14, 15});
 }
 
 TEST_CASE("a tuning file with the former parameter columns is read as leaders", "[tuning]") {
@@ -117,9 +119,9 @@ TEST_CASE("an error names the file, the line and the column", "[tuning]") {
       {"\"rules\"", "\"rulse\"", "F line 8 column 3: ", "expected one of \"tutti_tuning\""},
       {"\"broadcast anywhere\"", "\"bcast\"", "F line 14 column 5: ", "\"broadcast anywhere\""},
       {"\"cpu\": \"A\"", "\"cpu\": 4", "F line 5 column 13: ", "text in quotes"},
-      {"[8, 9, 10, 11]", "[8, 9, 10]", "F line 20 column 47: ", "four figures"},
-      {"[8, 9, 10, 11]", "[8, 9, 10, 11, 12]", "F line 20 column 55: ", "a fifth figure"},
-      {"[8, 9, 10, 11]", "[8, -9, 10, 11]", "F line 20 column 44: ", "below zero"},
+      {"[4, 5, 6, 7]", "[4, 5, 6]", "F line 20 column 24: ", "four figures"},
+      {"14, 15]", "14, 15, 16]", "F line 20 column 71: ", "a ninth figure"},
+      {"[8, 9, 10,", "[8, -9, 10,", "F line 20 column 44: ", "below zero"},
       {"\"call_ps\": 1,", "\"call_ps\": 1, \"call_ps\": 1,", "F line 19 column 27: ", "was given before"},
       {"\"node\": \"shm\"", "\"node\": \"shm\",", "F line 7 column 3: ", "syntax error"},
   };

@@ -8,6 +8,7 @@
 
 #include "runtime/group/settings.hpp"
 #include "runtime/selection/explain.hpp"
+#include "runtime/selection/line_costs.hpp"
 #include "tools/cli/arguments.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/explain_device.hpp"
@@ -18,9 +19,12 @@
 namespace tutti::tool {
 namespace {
 
+constexpr std::uint32_t kNotGiven = ~0U;
+
 struct ExplainOptions {
   std::string collective, bytes, dtype = "f32", transport, topology, algorithm, device = "host", gpu_link;
-  std::uint32_t rank_count = 4, per_node = 0, gpus = 0;
+  std::string node;
+  std::uint32_t rank_count = kNotGiven, per_node = 0, gpus = 0;
   bool is_ordered = false, is_json = false;
 };
 
@@ -33,6 +37,8 @@ struct Case {
   Hierarchy hierarchy;
   Setting setting;
   StartingModel start;
+  const MachineClass* machine = nullptr;
+  std::uint32_t rank_count = 0, per_node = 0;
   bool has_measured_costs = false;
   Dtype dtype = Dtype::f32;
 };
@@ -67,11 +73,28 @@ bool use_measured(const Tuning& tuning, const StartingModel& start, bool has_net
   const auto network = tuning.costs.find(start.network_transport);
   if (node == tuning.costs.end() || (has_network && network == tuning.costs.end())) return false;
   const LinkCost beyond = has_network ? network->second.link(Level::network) : model.link(Level::network);
+  const CostModel starting = model;
   model = has_network ? network->second : node->second;
-  model.link(Level::cache) = node->second.link(Level::cache);
-  model.link(Level::node) = node->second.link(Level::node);
+  model.links = node->second.links;
+  model.lines = node->second.lines;
+  // Files of older releases have no figures of lines.
+  if (model.lines == std::array<LineCost, kLevelCount>()) model.lines = starting.lines;
+  model.far_reader_slows_all = starting.far_reader_slows_all;
+  model.complete();
   model.link(Level::network) = beyond;
   return true;
+}
+
+std::string joined_nodes() {
+  std::string names;
+  for (const NamedNode& node : named_nodes())
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", node.name);
+  return names;
+}
+
+Status node_error(const ExplainOptions& options) {
+  return invalid_argument(
+      fmt::format("--node '{}': expected one of {}, and no --topology", options.node, joined_nodes()));
 }
 
 // A job of p ranks, `per_node` on each node but the last.
@@ -82,6 +105,27 @@ JobShape job_of(const StartingModel& start, std::uint32_t p, std::uint32_t per_n
   job.most_ranks_per_node = std::min(per_node, p);
   job.least_ranks_per_node = p % per_node == 0 ? job.most_ranks_per_node : p % per_node;
   return job;
+}
+
+// The machine that the options name, its class, and the number of ranks.
+Status find_machine(const ExplainOptions& options, Environment& environment, Case& made) {
+  const NamedNode* node = nullptr;
+  if (!options.node.empty()) {
+    node = find_named_node(options.node);
+    if (node == nullptr || !options.topology.empty()) return node_error(options);
+  }
+  if (!options.topology.empty()) environment.set("TUTTI_TOPOLOGY", topology_text(options.topology));
+  if (node != nullptr) environment.set("TUTTI_TOPOLOGY", fmt::format("synthetic:{}", node->synthetic));
+  auto settings = read_settings(environment);
+  if (!settings) return settings.status();
+  made.settings = *std::move(settings);
+  const Topology& topology = made.settings.topology;
+  made.machine =
+      node != nullptr ? find_machine_class(node->machine_class) : &machine_class_of(topology.cpu_model);
+  made.rank_count = options.rank_count;
+  if (options.rank_count == kNotGiven)
+    made.rank_count = node == nullptr ? 4 : static_cast<std::uint32_t>(topology.cores.size());
+  return {};
 }
 
 // Has more than 15 decisions because there is one for each mistake in the options.
@@ -98,24 +142,23 @@ Result<Case> make_case(const ExplainOptions& options) {
     return invalid_argument(
         fmt::format("--dtype '{}': expected one of {}", options.dtype, joined(kDtypeNames, " ")));
   made.dtype = *dtype;
-  const std::uint32_t p = options.rank_count;
+  Environment environment = Environment::of_process();
+  TUTTI_RETURN_IF_ERROR(find_machine(options, environment, made));
+  const Topology& topology = made.settings.topology;
+  const std::uint32_t p = made.rank_count;
   if (p < 1 || p > kMostRanks) return invalid_argument(fmt::format("-n: expected 1 to {} ranks", kMostRanks));
   const std::uint32_t per_node = options.per_node == 0 ? p : options.per_node;
   const bool has_network = per_node < p;
+  made.per_node = per_node;
 
-  Environment environment = Environment::of_process();
-  if (!options.topology.empty()) environment.set("TUTTI_TOPOLOGY", topology_text(options.topology));
-  auto settings = read_settings(environment);
-  if (!settings) return settings.status();
-  made.settings = *std::move(settings);
-  auto start = starting_model(environment, options.transport, has_network, *dtype);
+  auto start = starting_model(environment, options.transport, has_network, *dtype, *made.machine);
   if (!start) return start.status().with_context("--transport");
   made.start = *std::move(start);
 
   // Ranks of a job that pretends to another machine (TUTTI_TOPOLOGY) run on this one's CPUs all the same.
-  const Topology& topology = made.settings.topology;
-  const std::size_t cpu_count = options.topology.empty() ? static_cast<std::size_t>(count_allowed_cpus())
-                                                         : topology.allowed_pus().size();
+  const std::size_t cpu_count = options.topology.empty() && options.node.empty()
+                                    ? static_cast<std::size_t>(count_allowed_cpus())
+                                    : topology.allowed_pus().size();
   const WorldDomains domains = domains_of(made.settings, p, per_node, static_cast<std::uint32_t>(cpu_count));
   TUTTI_RETURN_IF_ERROR(domains.check());
   std::vector<int> world_ranks;
@@ -128,11 +171,7 @@ Result<Case> make_case(const ExplainOptions& options) {
   made.question.reach = domains.spans_nodes(world_ranks) ? Reach::network : Reach::node;
   made.question.shares_cpus = domains.shares_cpus(world_ranks);
 
-  made.setting.places = places_of(p, per_node);
-  for (std::uint32_t rank = 0; rank < p; ++rank) {
-    if (domains.ranks[rank].cache != RankDomains::kSeveral)
-      made.setting.places.cache[rank] = p + static_cast<std::uint32_t>(domains.ranks[rank].cache);
-  }
+  made.setting.places = domains.places_of(world_ranks);
   Fingerprint here = fingerprint_of(made.settings.topology);
   append_job(here, job_of(made.start, p, per_node));
   TUTTI_RETURN_IF_ERROR(made.settings.judge_tuning(here));
@@ -158,7 +197,7 @@ Result<DeviceAsked> device_case(const ExplainOptions& options, const Case& asked
         fmt::format("--gpu-link '{}': expected one of {}", options.gpu_link, joined(kGpuLinkNames, " ")));
   }
   if (link != kGpuLinkNames.end()) made.link = static_cast<GpuLink>(link - kGpuLinkNames.begin());
-  const std::uint32_t p = options.rank_count, per_node = options.per_node == 0 ? p : options.per_node;
+  const std::uint32_t p = asked.rank_count, per_node = asked.per_node;
   made.question = asked.question;
   made.question.is_device = true;
   made.setting.layout = {(p + per_node - 1) / per_node, std::min(p, per_node)};
@@ -183,6 +222,29 @@ std::string time_text(std::uint64_t ps) {
   return us < 10000 ? fmt::format("{:.2f}", us) : fmt::format("{:.0f}", us);
 }
 
+std::string prices_text(const Case& asked) {
+  if (asked.has_measured_costs) return "as measured for the tuning file";
+  if (!asked.setting.is_lowered) return "from the transports' own figures: nobody has measured them here";
+  return fmt::format("predicted, for lines of {}, {}", asked.machine->name, asked.machine->source);
+}
+
+// The cache lines that the chosen algorithm waits for, by level.
+void print_path(const Case& asked, const Candidate& chosen) {
+  if (asked.setting.is_lowered && chosen.price && !chosen.price->is_estimate) {
+    fmt::print("  path       {:>10} {:>10} {:>10} {:>10}  cache lines that the call waits for\n", "transfers",
+               "further", "in a row", "us");
+    for (std::size_t i = 0; i < kLevelCount; ++i) {
+      const auto level = static_cast<Level>(i);
+      const PathCounts::AtLevel& at = chosen.price->path.levels[i];
+      if (at == PathCounts::AtLevel()) continue;
+      fmt::print("    {:<8} {:>10} {:>10} {:>10} {:>10}\n", to_string(level), at.line_transfers,
+                 at.further_lines, at.line_bytes / 64,
+                 time_text(price_level(chosen.price->path, asked.setting.model, level)));
+    }
+  }
+  fmt::print("\n");
+}
+
 void print_text(const Case& asked, const Explanation& answer) {
   const Question& q = asked.question;
   const Candidate* chosen = nullptr;
@@ -204,9 +266,8 @@ void print_text(const Case& asked, const Explanation& answer) {
                                asked.start.network_transport));
   const TuningFile& tuning = asked.settings.tuning;
   fmt::print("  tuning     {}\n", describe(tuning));
-  fmt::print("  prices     in microseconds, {}\n\n",
-             asked.has_measured_costs ? "as measured for the tuning file"
-                                      : "from the transports' own figures: nobody has measured them here");
+  fmt::print("  prices     in microseconds, {}\n", prices_text(asked));
+  print_path(asked, *chosen);
   fmt::print("{:>12} {:>10} {:>10} {:>10}  {:<34} {}\n", "predicted", "latency", "bytes", "reduction",
              "algorithm", "why not");
   for (const Candidate& c : answer.candidates) {
@@ -238,6 +299,16 @@ Json to_json(const Case& asked, const Explanation& answer) {
       entry["latency_us"] = us(c.price->latency_ps);
       entry["bytes_us"] = us(c.price->bytes_ps);
       entry["reduction_us"] = us(c.price->reduce_ps);
+      for (std::size_t i = 0; i < kLevelCount; ++i) {
+        const PathCounts::AtLevel& at = c.price->path.levels[i];
+        if (at == PathCounts::AtLevel()) continue;
+        const auto level = static_cast<Level>(i);
+        entry["levels"][std::string(to_string(level))] = {
+            {"line_transfers", at.line_transfers},
+            {"further_lines", at.further_lines},
+            {"lines_in_a_row", at.line_bytes / 64},
+            {"us", us(price_level(c.price->path, asked.setting.model, level))}};
+      }
     }
     candidates.push_back(std::move(entry));
   }
@@ -261,6 +332,7 @@ Json to_json(const Case& asked, const Explanation& answer) {
       {"decided_by", describe_source(answer.chosen)},
       {"tuning_file", asked.settings.tuning.is_used() ? Json(asked.settings.tuning.path) : Json(nullptr)},
       {"tuning", describe(asked.settings.tuning)},
+      {"machine_class", asked.machine->name},
       {"prices_measured", asked.has_measured_costs},
       {"rule", answer.rule},
       {"candidates", candidates}};
@@ -271,6 +343,7 @@ void add_options(ArgumentParser& app, ExplainOptions& options) {
       "Examples:\n"
       "  tutti explain allreduce 64k -n 8\n"
       "  tutti explain allgather 1m -n 128 --ppn 8 --transport ucx\n"
+      "  tutti explain allreduce 8 --node epyc-2x64\n"
       "  tutti explain allreduce 1m -n 24 --topology 'synthetic:pack:2 l3:1 core:12 pu:1'\n"
       "  tutti explain allreduce 1m -n 8 --device cuda\n"
       "  TUTTI_ADJUST_ALLREDUCE='ring:1m-' tutti explain allreduce 4m -n 16 --json");
@@ -279,7 +352,9 @@ void add_options(ArgumentParser& app, ExplainOptions& options) {
   app.add_option(
       "bytes", options.bytes,
       "of the full vector: 4096, 64k, 1m (allgather: of all ranks; alltoall: of one rank's buffer)");
-  app.add_option("-n,--ranks", options.rank_count, "number of ranks").show_default();
+  app.add_option("-n,--ranks", options.rank_count,
+                 "number of ranks (default: 4; with --node one for each core)");
+  app.add_option("--node", options.node, "a machine by its name, of which " + joined_nodes() + " are known");
   app.add_option("--ppn", options.per_node, "ranks on each node (default: all on one)");
   app.add_option("--dtype", options.dtype, "the elements' type").show_default();
   app.add_flag("--ordered", options.is_ordered, "the op is not commutative");

@@ -38,7 +38,7 @@ std::unique_ptr<Transport> find_network(const TransportSettings& settings) {
 }  // namespace
 
 Result<StartingModel> starting_model(const Environment& environment, std::string_view transport,
-                                     bool has_network, Dtype dtype) {
+                                     bool has_network, Dtype dtype, const MachineClass& machine) {
   const auto settings = read_transport_settings(environment);
   if (!settings) return settings.status();
   StartingModel start;
@@ -47,8 +47,9 @@ Result<StartingModel> starting_model(const Environment& environment, std::string
   const TransportCaps& node = (*named)->caps();
   start.node_transport = node.name;
   start.shares_memory = node.heap != nullptr;
-  start.model.link(Level::cache) = start.model.link(Level::node) =
-      link_of(node.alpha_ns, node.beta_ps_per_byte);
+  start.model.link(Level::node) = link_of(node.alpha_ns, node.beta_ps_per_byte);
+  use_lines(machine, start.model);
+  if (!has_network) start.model.call_ps = machine.call_ps;
   LinkCost& network = start.model.link(Level::network);
   network = link_of(kNetworkAlphaNs, kNetworkBetaPsPerByte);
   start.network_transport = "tcp";
@@ -69,6 +70,7 @@ Result<StartingModel> starting_model(const Environment& environment, std::string
   network.shared_kib_ps = network.kib_ps;  // one NIC for all ranks of a node
   start.model.reduce_kib_ps = kReducePsPerByte * 1024 * (is_narrow_float(dtype) ? 4 : 1);
   start.model.copy_kib_ps = kCopyPsPerByte * 1024;
+  start.model.complete();
   return start;
 }
 

@@ -9,6 +9,7 @@
 #include "runtime/base/status.hpp"
 #include "runtime/base/types.hpp"
 #include "runtime/selection/cost.hpp"
+#include "runtime/selection/line_costs.hpp"
 
 namespace tutti::tool {
 
@@ -19,8 +20,8 @@ struct StartingModel {
 };
 
 // `transport` (empty: automatic) carries all messages of a group on one node, and those between nodes of a
-// group on several; memory carries the rest of those. Errors: those of make_transport.
+// group on several; memory carries the rest of those. `machine` has what cache lines cost. Errors: those of make_transport.
 Result<StartingModel> starting_model(const Environment& environment, std::string_view transport,
-                                     bool has_network, Dtype dtype);
+                                     bool has_network, Dtype dtype, const MachineClass& machine);
 
 }  // namespace tutti::tool

@@ -6,25 +6,48 @@
 #include <limits>
 #include <optional>
 
+#include "runtime/selection/line_costs.hpp"
+
 namespace tutti::tool {
 namespace {
 
 constexpr double kPsPerUs = 1e6;
+
+// One function for figures of messages, one for those of lines.
+template <class... Functions>
+struct Overloaded : Functions... {
+  using Functions::operator()...;
+};
+template <class... Functions>
+Overloaded(Functions...) -> Overloaded<Functions...>;
 
 // Latencies, messages, bytes, bytes over shared resources of a node, additions and copies: the time of each
 // along the path, in the model that is scaled. And the call itself, as one.
 Unknowns parts_of(const PathCounts& path, const CostModel& scaled) {
   const auto only = [&](auto keep) {
     CostModel part;
-    for (std::size_t i = 0; i < kLevelCount; ++i) keep(part, part.links[i], scaled.links[i]);
+    for (std::size_t i = 0; i < kLevelCount; ++i) {
+      keep(part, part.links[i], scaled.links[i]);
+      keep(part, part.lines[i], scaled.lines[i]);
+    }
     return static_cast<double>(price_path(path, part).total_ps) / kPsPerUs;
   };
   return {1.0,
-          only([](CostModel&, LinkCost& to, const LinkCost& from) { to.latency_ps = from.latency_ps; }),
-          only([](CostModel&, LinkCost& to, const LinkCost& from) { to.message_ps = from.message_ps; }),
-          only([](CostModel&, LinkCost& to, const LinkCost& from) { to.kib_ps = from.kib_ps; }),
-          only([](CostModel&, LinkCost& to, const LinkCost& from) { to.shared_kib_ps = from.shared_kib_ps; }),
-          only([&](CostModel& part, LinkCost&, const LinkCost&) {
+          only(Overloaded{
+              [](CostModel&, LinkCost& to, const LinkCost& from) { to.latency_ps = from.latency_ps; },
+              [](CostModel&, LineCost& to, const LineCost& from) { to.transfer_ps = from.transfer_ps; }}),
+          only(Overloaded{
+              [](CostModel&, LinkCost& to, const LinkCost& from) { to.message_ps = from.message_ps; },
+              [](CostModel&, LineCost& to, const LineCost& from) { to.further_ps = from.further_ps; }}),
+          only(Overloaded{[](CostModel&, LinkCost& to, const LinkCost& from) { to.kib_ps = from.kib_ps; },
+                          [](CostModel&, LineCost& to, const LineCost& from) {
+                            to.kib_ps = from.kib_ps;
+                            to.crowd_kib_ps = from.crowd_kib_ps;
+                          }}),
+          only(Overloaded{
+              [](CostModel&, LinkCost& to, const LinkCost& from) { to.shared_kib_ps = from.shared_kib_ps; },
+              [](CostModel&, LineCost&, const LineCost&) {}}),
+          only([&](CostModel& part, const auto&, const auto&) {
             part.reduce_kib_ps = scaled.reduce_kib_ps;
             part.copy_kib_ps = scaled.copy_kib_ps;
           })};
@@ -35,10 +58,13 @@ CostModel scaled_by(const CostModel& model, const Unknowns& x) {
     return static_cast<std::uint64_t>(std::llround(static_cast<double>(figure) * factor));
   };
   CostModel scaled;
+  scaled.far_reader_slows_all = model.far_reader_slows_all;
   scaled.call_ps = times(1, x[0] * kPsPerUs);
   for (std::size_t i = 0; i < kLevelCount; ++i) {
     scaled.links[i] = {times(model.links[i].latency_ps, x[1]), times(model.links[i].message_ps, x[2]),
                        times(model.links[i].kib_ps, x[3]), times(model.links[i].shared_kib_ps, x[4])};
+    scaled.lines[i] = {times(model.lines[i].transfer_ps, x[1]), times(model.lines[i].further_ps, x[2]),
+                       times(model.lines[i].kib_ps, x[3]), times(model.lines[i].crowd_kib_ps, x[3])};
   }
   scaled.reduce_kib_ps = times(model.reduce_kib_ps, x[5]);
   scaled.copy_kib_ps = times(model.copy_kib_ps, x[5]);
@@ -89,6 +115,8 @@ CostModel typical_model() {
   model.link(Level::cache) = {150000, 50000, 70 * 1024, 0};
   model.reduce_kib_ps = 125 * 1024;
   model.copy_kib_ps = 60 * 1024;
+  model.complete();
+  use_lines(machine_class_of(""), model);
   return model;
 }
 

@@ -39,20 +39,13 @@ Result<Whereabouts> whereabouts_of(const CommGroup& group) {
   const CommGroup::Impl& impl = CommGroup::Impl::of(group, "tune");
   const WorldDomains& domains = impl.world().domains();
   const std::vector<int>& ranks = impl.world_ranks();
-  const auto size = static_cast<std::uint32_t>(ranks.size());
   Whereabouts found;
   found.hierarchy = domains.hierarchy_of(ranks);
   found.reach = domains.spans_nodes(ranks) ? Reach::network : Reach::node;
   found.shares_cpus = domains.shares_cpus(ranks);
-  found.setting.places = places_of(size, 1);
-  for (std::uint32_t rank = 0; rank < size; ++rank) {
-    const auto at = static_cast<std::size_t>(ranks[rank]);
-    found.setting.places.node[rank] = static_cast<std::uint32_t>(domains.nodes[at]);
-    const std::int32_t cache = domains.ranks[at].cache;
-    if (cache != RankDomains::kSeveral)
-      found.setting.places.cache[rank] = size + static_cast<std::uint32_t>(cache);
-  }
-  const auto start = starting_model(Environment::of_process(), "", found.reach == Reach::network, Dtype::f32);
+  found.setting.places = domains.places_of(ranks);
+  const auto start = starting_model(Environment::of_process(), "", found.reach == Reach::network, Dtype::f32,
+                                    machine_class_of(impl.world().settings().topology.cpu_model));
   if (!start) return start.status();
   found.setting.model = start->model;
   found.setting.is_lowered =

@@ -1,0 +1,106 @@
+// Lists the choices of the cost model on nodes that nobody here owns, for the review of default rules:
+//
+//   lines_choose NODE COLLECTIVE RANKS...    a row for each number of ranks, size and algorithm:
+//                                            node,collective,ranks,bytes,algorithm,us,is_default
+//
+// NODE is a name of `tutti explain --node`. Algorithms that would take four times as long as the best are left out.
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/base/config.hpp"
+#include "runtime/group/domains.hpp"
+#include "runtime/selection/explain.hpp"
+#include "runtime/selection/line_costs.hpp"
+#include "tools/cli/starting_model.hpp"
+#include "topology/discovery.hpp"
+
+namespace tutti::bench {
+namespace {
+
+constexpr std::uint64_t kSizes[] = {8, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576};
+constexpr std::uint64_t kMostSteps = 60'000;  // of all ranks: longer schedules are not for short vectors
+
+struct Entrant {
+  std::string name;
+  Program program;
+};
+
+WorldDomains domains_of(const Topology& topology, std::uint32_t ranks) {
+  WorldDomains domains;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    domains.nodes.push_back(0);
+    domains.is_crowded.push_back(false);
+    domains.ranks.push_back(find_domains(topology, {}, rank, ranks));
+  }
+  return domains;
+}
+
+int choose(const NamedNode& node, Collective collective, std::uint32_t ranks) {
+  const auto topology = make_synthetic_topology(node.synthetic);
+  const auto selector = Selector::make({});
+  const MachineClass& machine = *find_machine_class(node.machine_class);
+  const auto start = tool::starting_model(Environment(), "", false, Dtype::f32, machine);
+  if (!topology || !selector || !start) return 1;
+  const WorldDomains domains = domains_of(*topology, ranks);
+  std::vector<int> members(ranks);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) members[rank] = static_cast<int>(rank);
+  const Hierarchy hierarchy = domains.hierarchy_of(members);
+  const Places places = domains.places_of(members);
+  Question question;
+  question.collective = collective;
+  question.size = ranks;
+  question.hierarchy = &hierarchy;
+  std::vector<Entrant> entrants;
+  for (const AlgorithmRow& row : catalog()) {
+    if (row.collective != collective || !may_run(row, ranks, true, false, true, &hierarchy)) continue;
+    for (const AlgorithmParams& params : sample_params(row)) {
+      const Claim claim = claim_of(row, ranks, params, &hierarchy);
+      if (params.segments > 1 || claim.rounds * ranks * 3 > kMostSteps) continue;
+      auto program = Program::make({&row, params, 0, &hierarchy, true}, places, false);
+      if (program) entrants.push_back({to_text(row, params), *std::move(program)});
+    }
+  }
+  for (const std::uint64_t bytes : kSizes) {
+    question.bytes = bytes;
+    const auto chosen = selector->choose(question);
+    const std::string fallback = chosen ? to_text(*chosen->row, chosen->params) : "";
+    std::vector<double> us;
+    double least = 1e30;
+    for (const Entrant& entrant : entrants) {
+      const auto price = entrant.program.price(bytes, places, start->model);
+      us.push_back(price ? static_cast<double>(price->total_ps) / 1e6 : 1e30);
+      least = std::min(least, us.back());
+    }
+    for (std::size_t i = 0; i < entrants.size(); ++i) {
+      const bool is_default = entrants[i].name == fallback;
+      if (us[i] > 4 * least && !is_default) continue;
+      std::printf("%.*s,%.*s,%u,%llu,\"%s\",%.3f,%d\n", static_cast<int>(node.name.size()), node.name.data(),
+                  static_cast<int>(to_string(collective).size()), to_string(collective).data(), ranks,
+                  static_cast<unsigned long long>(bytes), entrants[i].name.c_str(), us[i],
+                  is_default ? 1 : 0);
+    }
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace tutti::bench
+
+int main(int argc, char** argv) {
+  const auto* const node = argc > 3 ? tutti::find_named_node(argv[1]) : nullptr;
+  const auto collective = argc > 3 ? tutti::parse_collective(argv[2]) : std::nullopt;
+  if (node == nullptr || !collective) {
+    std::fprintf(stderr, "usage: lines_choose NODE COLLECTIVE RANKS... (NODE as in tutti explain --node)\n");
+    return 2;
+  }
+  for (int i = 3; i < argc; ++i) {
+    if (tutti::bench::choose(*node, *collective,
+                             static_cast<std::uint32_t>(std::strtoul(argv[i], nullptr, 10))) != 0)
+      return 1;
+  }
+  return 0;
+}
