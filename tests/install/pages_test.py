@@ -114,7 +114,7 @@ class Runner:
                 return reason
         if re.search(r"\bpython3? \w+\.py", command) and not self.has_python:
             return "this build has no Python package"
-        if re.search(r"TUTTI_TOPOLOGY|--topology '", command) and not self.has_hwloc:
+        if re.search(r"TUTTI_TOPOLOGY|--topology '|--node \w", command) and not self.has_hwloc:
             return "this build has no hwloc"
         if command.startswith("jq ") and not shutil.which("jq"):
             return "jq is not installed"
