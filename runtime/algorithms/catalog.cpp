@@ -94,6 +94,9 @@ constexpr ParamRow kAggregate[] = {{"aggregate", &AlgorithmParams::aggregate, 0,
 constexpr ParamRow kLeadersAcross3[] = {{"leaders", &AlgorithmParams::leaders, 0, 0, 255},
                                         {"across", &AlgorithmParams::across, 0, 0, 2},
                                         {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
+constexpr ParamRow kLeadersAcross4[] = {{"leaders", &AlgorithmParams::leaders, 0, 0, 255},
+                                        {"across", &AlgorithmParams::across, 0, 0, 3},
+                                        {"segments", &AlgorithmParams::segments, 1, 1, 1024, true}};
 constexpr ParamRow kLeadersAcross2[] = {{"leaders", &AlgorithmParams::leaders, 0, 0, 255},
                                         {"across", &AlgorithmParams::across, 0, 0, 1},
                                         {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
@@ -267,9 +270,9 @@ constexpr AlgorithmRow kRows[] = {
      {.needs_hierarchy = true},
      true,
      "rounds 2 + across; bytes sent about 2 m inside, leaving a domain what across sends of m",
-     "sums in each domain, each leader's share across (0 recursive_doubling, 1 two_shot, 2 rabenseifner), "
-     "and back",
-     kLeadersAcross3,
+     "sums in each domain, each leader's share across (0 recursive_doubling, 1 two_shot, 2 rabenseifner, "
+     "3 the same by larger domains), and back",
+     kLeadersAcross4,
      hierarchical_allreduce_claim},
     {Collective::reduce_scatter,
      "ring",
@@ -490,8 +493,9 @@ constexpr AlgorithmRow kRows[] = {
      {.needs_hierarchy = true},
      true,
      "rounds 2 (1 with one leader) + across; bytes leaving the root's domain what across sends of m",
-     "shares to the mates, across (0 binomial, 1 linear, 2 circulant), and together again",
-     kLeadersAcross3,
+     "shares to the mates, across (0 binomial, 1 linear, 2 circulant, 3 the same by larger domains), and "
+     "together again",
+     kLeadersAcross4,
      hierarchical_broadcast_claim},
     {Collective::reduce,
      "binomial",

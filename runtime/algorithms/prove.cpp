@@ -75,6 +75,21 @@ std::vector<Hierarchy> sample_hierarchies(std::uint32_t p) {
   add([](std::uint32_t rank) { return rank / 6 * 3 + (rank % 6 + 1) / 3; });  // 2, 3, 1, 2, 3, 1, ...
   add([](std::uint32_t rank) { return rank % 3; });                           // dealt out in turn
   add([&](std::uint32_t rank) { return rank / root; });                       // as many domains as members
+  if (!samples.empty()) {                                                     // clusters in halves
+    Hierarchy clusters = samples.front().with_clusters(2);
+    if (clusters.clusters() != nullptr) samples.push_back(std::move(clusters));
+  }
+  // A level above: uneven domains in uneven ones.
+  const auto over = [&](const auto& label_of, const auto& upper_of) {
+    std::vector<std::uint32_t> labels, uppers;
+    for (std::uint32_t rank = 0; rank < p; ++rank) labels.push_back(label_of(rank));
+    const Hierarchy lower(labels);
+    for (std::uint32_t d = 0; d < lower.domain_count(); ++d) uppers.push_back(upper_of(d));
+    Hierarchy both = lower.with_upper(Hierarchy(uppers));
+    if (!both.is_flat() && both.upper() != nullptr) samples.push_back(std::move(both));
+  };
+  over([](std::uint32_t rank) { return rank / 6 * 3 + (rank % 6 + 1) / 3; },
+       [](std::uint32_t d) { return d < 3 ? 0U : d % 2 + 1; });
   return samples;
 }
 

@@ -146,18 +146,35 @@ Hierarchy WorldDomains::hierarchy_of(std::span<const int> world_ranks) const {
     Hierarchy hierarchy(labels);
     return hierarchy.is_flat() ? Hierarchy() : hierarchy;
   }
-  for (const auto kind : {&RankDomains::cache, &RankDomains::socket}) {
+  // So many ranks of a domain may signal one leader; in larger domains clusters do so first.
+  constexpr std::uint32_t kMostTogether = 16, kCluster = 8;
+  Hierarchy hierarchy = levels_from(0, world_ranks);
+  return hierarchy.size() > 0 && hierarchy.largest_domain() > kMostTogether
+             ? hierarchy.with_clusters(kCluster)
+             : hierarchy;
+}
+
+// The domains of the first kind that divides these ranks, and above them those of the kinds behind it.
+Hierarchy WorldDomains::levels_from(std::size_t first, std::span<const int> world_ranks) const {
+  constexpr std::int32_t RankDomains::*kKinds[] = {&RankDomains::cache, &RankDomains::numa,
+                                                   &RankDomains::socket};
+  for (std::size_t i = first; i < std::size(kKinds); ++i) {
     std::map<std::pair<int, std::int32_t>, std::uint32_t> label_of;
     std::vector<std::uint32_t> labels;
+    std::vector<int> firsts;  // a rank of each domain
     for (const int rank : world_ranks) {
       const auto at = static_cast<std::size_t>(rank);
-      if (ranks[at].*kind == RankDomains::kSeveral) break;
+      if (ranks[at].*kKinds[i] == RankDomains::kSeveral) break;
       const auto label = static_cast<std::uint32_t>(label_of.size());
-      labels.push_back(label_of.try_emplace({nodes[at], ranks[at].*kind}, label).first->second);
+      const auto [found, is_new] = label_of.try_emplace({nodes[at], ranks[at].*kKinds[i]}, label);
+      if (is_new) firsts.push_back(rank);
+      labels.push_back(found->second);
     }
     if (labels.size() != world_ranks.size()) continue;
     Hierarchy hierarchy(labels);
-    if (divides(hierarchy)) return hierarchy;
+    if (!divides(hierarchy)) continue;
+    Hierarchy upper = levels_from(i + 1, firsts);
+    return upper.is_flat() ? hierarchy : hierarchy.with_upper(std::move(upper));
   }
   return {};
 }

@@ -50,11 +50,15 @@ struct WorldDomains {
   // Whether any of them is on a machine with oversubscribed ranks.
   bool shares_cpus(std::span<const int> world_ranks) const;
   // The hierarchy of a group of these world ranks, equal on all members. Automatic: nodes, if the group spans
-  // several. Else last-level caches, if at least two hold at least two members each; else sockets by the same
-  // rule; else flat. Also flat if the CPUs of any member spread over several.
+  // several. Else last-level caches, if at least two hold at least two members each; else NUMA domains or sockets by
+  // the same rule; else flat. Levels above follow by the same rule, with the domains as members. Also flat if the
+  // CPUs of any member spread over several.
   Hierarchy hierarchy_of(std::span<const int> world_ranks) const;
   // How far apart the group's members are, for prices.
   Places places_of(std::span<const int> world_ranks) const;
+
+ private:
+  Hierarchy levels_from(std::size_t first, std::span<const int> world_ranks) const;
 };
 
 }  // namespace tutti

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
+
+#include "runtime/base/status.hpp"
 
 namespace tutti {
 
@@ -37,7 +40,40 @@ std::uint32_t Hierarchy::largest_domain() const {
   return static_cast<std::uint32_t>(largest);
 }
 
-bool Hierarchy::is_contiguous() const { return std::is_sorted(domain_of_.begin(), domain_of_.end()); }
+bool Hierarchy::is_contiguous() const {
+  return std::is_sorted(domain_of_.begin(), domain_of_.end()) &&
+         (upper() == nullptr || upper()->is_contiguous());
+}
+
+Hierarchy Hierarchy::with_upper(Hierarchy upper) const {
+  TUTTI_ASSERT(upper.size() == domain_count(), "a level more is over the domains");
+  Hierarchy made = *this;
+  made.upper_.clear();
+  if (!upper.is_flat()) made.upper_.push_back(std::move(upper));
+  return made;
+}
+
+Hierarchy Hierarchy::with_clusters(std::uint32_t most) const {
+  std::vector<std::uint32_t> labels(size());
+  std::uint32_t count = 0;
+  for (const auto& domain : members_) {
+    for (std::size_t i = 0; i < domain.size(); ++i) {
+      if (i % most == 0) ++count;
+      labels[domain[i]] = count;
+    }
+  }
+  Hierarchy clusters(labels);
+  std::vector<std::uint32_t> domain_of_cluster;
+  for (const auto& cluster : clusters.members_) domain_of_cluster.push_back(domain_of_[cluster[0]]);
+  Hierarchy over(domain_of_cluster);
+  over.upper_ = upper_;
+  Hierarchy made = *this;
+  made.clusters_.clear();
+  if (clusters.is_flat() || over.is_flat()) return made;
+  clusters.upper_.push_back(std::move(over));
+  made.clusters_.push_back(std::move(clusters));
+  return made;
+}
 
 std::string to_text(const Hierarchy& hierarchy) {
   std::string text = fmt::format("{} domains:", hierarchy.domain_count());
@@ -52,6 +88,7 @@ std::string to_text(const Hierarchy& hierarchy) {
       i = last + 1;
     }
   }
+  if (hierarchy.upper() != nullptr) text += "; of these " + to_text(*hierarchy.upper());
   return text;
 }
 

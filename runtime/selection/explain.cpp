@@ -43,7 +43,7 @@ std::vector<AlgorithmParams> sample_params(const AlgorithmRow& row) {
   for (const ParamRow& param : row.params) {
     std::vector<std::uint32_t> values = {1, 2, 4, 8, 16};
     if (param.name == "segments") values = {1, 4, 16, 64};
-    if (param.name == "across") values = {0, 1, 2};
+    if (param.name == "across") values = {0, 1, 2, 3};
     if (param.name == "leaders") values = {0, 1};
     const std::size_t count = samples.size();
     for (std::size_t i = 0; i < count; ++i) {

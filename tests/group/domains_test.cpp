@@ -103,6 +103,25 @@ TEST_CASE("caches where they divide, else sockets, else flat") {
   CHECK(whole(world_of({{0, 0}, {0, 0}, {0, 0}, {4, 4}, {4, 4}, {5, 5}})) == "3 domains: 0-2, 3-4, 5");
 }
 
+TEST_CASE("sockets above caches, and clusters in large caches") {
+  CHECK(whole(world_of({{0, 0}, {0, 0}, {2, 0}, {2, 0}, {4, 4}, {4, 4}, {6, 4}, {6, 4}})) ==
+        "4 domains: 0-1, 2-3, 4-5, 6-7; of these 2 domains: 0-1, 2-3");
+  std::vector<RankDomains> many(17, {0, 0});
+  many.insert(many.end(), 2, {4, 4});
+  std::vector<int> all(many.size());
+  std::iota(all.begin(), all.end(), 0);
+  const WorldDomains world = world_of(many);
+  const Hierarchy h = world.hierarchy_of(all);
+  REQUIRE(h.clusters() != nullptr);
+  CHECK(to_text(*h.clusters()) == "4 domains: 0-7, 8-15, 16, 17-18; of these 2 domains: 0-2, 3");
+  all.pop_back();
+  all.erase(all.begin());
+  CHECK(world.hierarchy_of(all).is_flat());  // one rank alone in the second cache
+  const Places places = world.places_of(std::vector<int>{0, 1, 17});
+  CHECK(places.level(0, 1) == Level::cache);
+  CHECK(places.level(0, 2) == Level::node);
+}
+
 TEST_CASE("equal numbers on different nodes are different caches") {
   WorldDomains world = world_of({{0, 0}, {0, 0}, {0, 0}, {0, 0}});
   CHECK(whole(world) == "flat");

@@ -59,6 +59,21 @@ TEST_CASE("domains are numbered by their smallest rank, with members in order") 
   CHECK_FALSE(h == of_labels({0, 1, 0, 2, 1, 1}));
 }
 
+TEST_CASE("levels above and clusters are hierarchies again") {
+  const Hierarchy two = of_sizes({2, 2, 1, 3}).with_upper(of_sizes({2, 2}));
+  REQUIRE(two.upper() != nullptr);
+  CHECK(two.upper()->members(1) == std::vector<std::uint32_t>{2, 3});
+  CHECK(to_text(two) == "4 domains: 0-1, 2-3, 4, 5-7; of these 2 domains: 0-1, 2-3");
+  CHECK(of_sizes({2, 2}).with_upper(of_sizes({2})).upper() == nullptr);
+  CHECK_FALSE(of_sizes({1, 1, 1}).with_upper(of_labels({0, 1, 0})).is_contiguous());
+  const Hierarchy parted = of_labels({0, 1, 0, 1, 0, 1, 0}).with_clusters(2);
+  REQUIRE(parted.clusters() != nullptr);
+  CHECK(parted.clusters()->members(0) == std::vector<std::uint32_t>{0, 2});
+  CHECK(parted.clusters()->members(3) == std::vector<std::uint32_t>{5});
+  CHECK(parted.clusters()->upper()->members(0) == std::vector<std::uint32_t>{0, 2});
+  CHECK(of_sizes({2, 2}).with_clusters(8).clusters() == nullptr);
+}
+
 TEST_CASE("a hierarchy without levels is flat") {
   CHECK(Hierarchy().is_flat());
   CHECK(of_sizes({4}).is_flat());
@@ -116,6 +131,13 @@ TEST_CASE("hierarchical rows are proved over even, uneven and interleaved domain
   hierarchies.push_back(of_labels({0, 1, 0, 1}));
   hierarchies.push_back(of_labels({0, 1, 2, 0, 1, 2, 0}));
   hierarchies.push_back(of_labels({1, 0, 0, 2, 1, 0, 1, 1}));
+  // Levels above, even, uneven and interleaved; three levels; clusters.
+  hierarchies.push_back(of_sizes({2, 2, 2, 2}).with_upper(of_sizes({2, 2})));
+  hierarchies.push_back(of_sizes({1, 2, 2, 3, 1}).with_upper(of_labels({0, 1, 0, 1, 1})));
+  hierarchies.push_back(
+      of_sizes({1, 1, 1, 1, 2, 1, 1, 1}).with_upper(of_sizes({2, 2, 2, 2}).with_upper(of_sizes({2, 2}))));
+  hierarchies.push_back(of_sizes({5, 4}).with_clusters(2));
+  hierarchies.push_back(of_labels({0, 1, 0, 1, 0, 1, 0}).with_clusters(3));
   for (const AlgorithmRow& row : catalog()) {
     if (!row.legality.needs_hierarchy) continue;
     std::uint32_t most_across = 0, most_leaders = 0;

@@ -27,7 +27,7 @@ Result<Schedule> allgather_hierarchical(const CollectiveSpec& spec, const GroupV
   for (const std::uint32_t mate : leaders.mates()) domain.blocks.push_back({mate});
   TUTTI_RETURN_IF_ERROR(splice(b, *inside, domain));
   if (leaders.is_leader()) {
-    const auto across = emit_across(spec.collective, params.across, 0, true, leaders);
+    const auto across = emit_across(spec.collective, params, 0, true, leaders);
     if (!across) return across.status();
     PartPlace share;
     for (std::uint32_t d = 0; d < leaders.domain_count(); ++d)

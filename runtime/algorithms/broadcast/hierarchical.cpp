@@ -18,12 +18,13 @@ namespace tutti {
 Result<Schedule> broadcast_hierarchical(const CollectiveSpec& spec, const GroupView& view,
                                         const AlgorithmParams& params) {
   TUTTI_RETURN_IF_ERROR(check_hierarchy(view));
-  const Leaders leaders(view, params.leaders, spec.root);
+  const Hierarchy& hierarchy = hierarchy_of(*view.hierarchy, params);
+  const Leaders leaders(view, hierarchy, params.leaders, spec.root);
   const bool is_root = view.rank == spec.root;
-  const std::uint32_t root_domain = view.hierarchy->domain_of(spec.root);
+  const std::uint32_t root_domain = hierarchy.domain_of(spec.root);
   // A leader sends from its output, the root from its input.
-  const auto part =
-      emit_across(spec.collective, params.across, root_domain, spec.in_place || !is_root, leaders);
+  const auto part = emit_across(spec.collective, params, root_domain, spec.in_place || !is_root, leaders,
+                                &hierarchy != view.hierarchy);
   if (!part) return part.status();
   const std::uint32_t width = part->blocks;
   Builder b(spec, view, leaders.count() * width);

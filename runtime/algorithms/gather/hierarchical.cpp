@@ -35,8 +35,7 @@ Result<Schedule> gather_hierarchical(const CollectiveSpec& spec, const GroupView
       b.recv(members[i], here);
     }
   }
-  const auto part =
-      emit_across(spec.collective, params.across, view.hierarchy->domain_of(spec.root), true, leaders);
+  const auto part = emit_across(spec.collective, params, view.hierarchy->domain_of(spec.root), true, leaders);
   if (!part) return part.status();
   TUTTI_RETURN_IF_ERROR(splice(b, *part, place));
   return std::move(b).finish();

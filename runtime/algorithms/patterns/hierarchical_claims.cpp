@@ -17,24 +17,38 @@ struct Parts {
   std::uint64_t domains = 1;
   std::uint64_t largest = 1;  // domain
   Claim across;               // of one leader group
+  bool is_nested = false;     // which has domains itself
 };
 
 Parts parts_of(Collective collective, const Hierarchy& h, Params params) {
-  const AlgorithmRow& row = across_row(collective, params.across);
+  const AlgorithmRow& row = across_row(collective, params.across, h);
   const std::uint32_t most = h.smallest_domain();
   return {params.leaders == 0 ? most : std::min(params.leaders, most), h.domain_count(), h.largest_domain(),
-          row.claim(h.domain_count(), default_params(row))};
+          claim_of(row, h.domain_count(), across_params(row, params), h.upper()),
+          row.legality.needs_hierarchy};
+}
+
+// With clusters the row runs in them, and once more over them.
+Parts parts_in_clusters(Collective collective, const Hierarchy& clusters, Params params) {
+  const AlgorithmRow& row = *find_algorithm(collective, "hierarchical");
+  return {1, clusters.domain_count(), clusters.largest_domain(),
+          claim_of(row, clusters.domain_count(), params, clusters.upper()), true};
 }
 
 Claim allreduce_claim(Collective collective, const Hierarchy& h, Params params) {
-  const Parts parts = parts_of(collective, h, params);
+  const Hierarchy& used = hierarchy_of(h, params);
+  const bool is_in_clusters = &used != &h;
+  const Parts parts =
+      is_in_clusters ? parts_in_clusters(collective, used, params) : parts_of(collective, h, params);
   const std::uint64_t width = parts.across.blocks;
   Claim claim;
   claim.rounds = 2 + parts.across.rounds;
   claim.sent_blocks = (parts.leaders - 1 + parts.largest - 1) * width + parts.across.sent_blocks;
   claim.blocks = parts.leaders * width;
-  claim.is_bound = !h.is_even();
-  claim.crossing_blocks = parts.leaders * parts.across.sent_blocks;
+  claim.is_bound = !h.is_even() || parts.is_nested;
+  claim.is_crossing_bound = parts.is_nested;
+  claim.crossing_blocks =
+      is_in_clusters ? parts.across.crossing_blocks : parts.leaders * parts.across.sent_blocks;
   return claim;
 }
 
@@ -80,7 +94,7 @@ Claim hierarchical_reduce_claim(const Hierarchy& h, Params params) {
 Claim hierarchical_allgather_claim(const Hierarchy& h, Params params) {
   const Parts parts = parts_of(Collective::allgather, h, params);
   const auto domains = static_cast<std::uint32_t>(parts.domains);
-  const std::string_view name = across_row(Collective::allgather, params.across).name;
+  const std::string_view name = across_row(Collective::allgather, params.across, h).name;
   Claim claim;
   claim.blocks = h.size();
   claim.is_bound = !h.is_even();

@@ -11,14 +11,14 @@ namespace {
 
 struct AcrossRows {
   Collective collective;
-  std::array<std::string_view, 3> names;
+  std::array<std::string_view, 4> names;
 };
 
 // All of them keep the order of domains, so that domains of neighbours keep rank order. The first is for
 // short vectors.
 constexpr AcrossRows kAcrossRows[] = {
-    {Collective::allreduce, {"recursive_doubling", "two_shot", "rabenseifner"}},
-    {Collective::broadcast, {"binomial", "linear", "circulant"}},
+    {Collective::allreduce, {"recursive_doubling", "two_shot", "rabenseifner", "hierarchical"}},
+    {Collective::broadcast, {"binomial", "linear", "circulant", "hierarchical"}},
     {Collective::reduce, {"linear", "direct"}},
     {Collective::allgather, {"direct", "ring", "bruck"}},
     {Collective::reduce_scatter, {"direct"}},
@@ -36,8 +36,8 @@ const AcrossRows& rows_across(Collective collective) {
 
 }  // namespace
 
-Leaders::Leaders(const GroupView& view, std::uint32_t wanted, std::uint32_t first)
-    : hierarchy_(*view.hierarchy), domain_(hierarchy_.domain_of(view.rank)) {
+Leaders::Leaders(const GroupView& view, const Hierarchy& hierarchy, std::uint32_t wanted, std::uint32_t first)
+    : hierarchy_(hierarchy), domain_(hierarchy_.domain_of(view.rank)) {
   const std::uint32_t most = hierarchy_.smallest_domain();
   count_ = wanted == 0 ? most : std::min(wanted, most);
   const auto ordered = [&](std::uint32_t domain) {
@@ -56,7 +56,9 @@ GroupView Leaders::domain_view() const {
   return {position_, static_cast<std::uint32_t>(mates_.size()), 0, 1, mates_.data()};
 }
 
-GroupView Leaders::group_view() const { return {domain_, domain_count(), 0, 1, group_.data()}; }
+GroupView Leaders::group_view() const {
+  return {domain_, domain_count(), 0, 1, group_.data(), hierarchy_.upper()};
+}
 
 std::vector<std::uint32_t> Leaders::blocks_of(std::uint32_t domain, std::uint32_t leader) const {
   const std::vector<std::uint32_t>& members = hierarchy_.members(domain);
@@ -71,10 +73,16 @@ Status check_hierarchy(const GroupView& view) {
   return unsupported("needs a hierarchy of domains over all ranks");
 }
 
-const AlgorithmRow& across_row(Collective collective, std::uint32_t across) {
-  const AlgorithmRow* row = find_algorithm(collective, rows_across(collective).names.at(across));
+const AlgorithmRow& across_row(Collective collective, std::uint32_t across, const Hierarchy& hierarchy) {
+  const auto& names = rows_across(collective).names;
+  const AlgorithmRow* row = find_algorithm(collective, names.at(across));
   TUTTI_ASSERT(row != nullptr, "kAcrossRows names rows of the catalogue");
-  return *row;
+  if (!row->legality.needs_hierarchy || hierarchy.upper() != nullptr) return *row;
+  return *find_algorithm(collective, names[0]);
+}
+
+AlgorithmParams across_params(const AlgorithmRow& row, const AlgorithmParams& params) {
+  return row.legality.needs_hierarchy ? params : default_params(row);
 }
 
 std::uint32_t across_count(Collective collective) {
@@ -83,12 +91,18 @@ std::uint32_t across_count(Collective collective) {
       std::count_if(names.begin(), names.end(), [](std::string_view name) { return !name.empty(); }));
 }
 
-Result<Schedule> emit_across(Collective collective, std::uint32_t across, std::uint32_t root, bool in_place,
-                             const Leaders& leaders) {
-  if (across >= across_count(collective))
-    return invalid_argument(fmt::format("across={}: expected 0 to {}", across, across_count(collective) - 1));
-  const AlgorithmRow& row = across_row(collective, across);
-  return row.emit({collective, root, in_place}, leaders.group_view(), default_params(row));
+Result<Schedule> emit_across(Collective collective, const AlgorithmParams& params, std::uint32_t root,
+                             bool in_place, const Leaders& leaders, bool nests) {
+  const std::uint32_t count = across_count(collective);
+  if (params.across >= count)
+    return invalid_argument(fmt::format("across={}: expected 0 to {}", params.across, count - 1));
+  const AlgorithmRow& row = nests ? *find_algorithm(collective, "hierarchical")
+                                  : across_row(collective, params.across, leaders.hierarchy());
+  return row.emit({collective, root, in_place}, leaders.group_view(), across_params(row, params));
+}
+
+const Hierarchy& hierarchy_of(const Hierarchy& hierarchy, const AlgorithmParams& params) {
+  return params.leaders == 1 && hierarchy.clusters() != nullptr ? *hierarchy.clusters() : hierarchy;
 }
 
 std::vector<std::vector<LeaderRun>> ranges_of_leaders(const Leaders& leaders, std::uint32_t width) {
@@ -182,10 +196,11 @@ Slice slice_at_leader(const Builder& b, const Leaders& leaders, const PartPlace&
 Result<Schedule> emit_hierarchical_allreduce(const CollectiveSpec& spec, const GroupView& view,
                                              const AlgorithmParams& params) {
   TUTTI_RETURN_IF_ERROR(check_hierarchy(view));
-  const Leaders leaders(view, params.leaders);
+  const Hierarchy& hierarchy = hierarchy_of(*view.hierarchy, params);
+  const Leaders leaders(view, hierarchy, params.leaders);
   // A domain of one hands its input on as it is.
   const bool in_place = spec.in_place || leaders.mates().size() > 1;
-  const auto part = emit_across(spec.collective, params.across, 0, in_place, leaders);
+  const auto part = emit_across(spec.collective, params, 0, in_place, leaders, &hierarchy != view.hierarchy);
   if (!part) return part.status();
   const std::uint32_t width = part->blocks;
   Builder b(spec, view, leaders.count() * width);

@@ -23,7 +23,11 @@ class Leaders {
   static constexpr std::uint32_t kNobody = ~0U;
   // At most `wanted` leaders in each domain (0: as many as there can be). `first` comes first in its domain: a
   // root, which is then leader 0. view.hierarchy must be usable (check_hierarchy).
-  Leaders(const GroupView& view, std::uint32_t wanted, std::uint32_t first = kNobody);
+  Leaders(const GroupView& view, std::uint32_t wanted, std::uint32_t first = kNobody)
+      : Leaders(view, *view.hierarchy, wanted, first) {}
+  // Over another hierarchy of the same members.
+  Leaders(const GroupView& view, const Hierarchy& hierarchy, std::uint32_t wanted,
+          std::uint32_t first = kNobody);
 
   std::uint32_t count() const { return count_; }
   std::uint32_t domain() const { return domain_; }      // own
@@ -32,6 +36,7 @@ class Leaders {
   // The own domain, leaders first.
   std::span<const std::uint32_t> mates() const { return mates_; }
   std::uint32_t domain_count() const { return hierarchy_.domain_count(); }
+  const Hierarchy& hierarchy() const { return hierarchy_; }
 
   // The views that flat rows are emitted over; valid while this object lives. A rank that is no leader gets
   // the view of group 0: it emits nothing there but needs the grid.
@@ -50,12 +55,18 @@ class Leaders {
 // Errors: unsupported without a hierarchy over all members that is not flat.
 Status check_hierarchy(const GroupView& view);
 
-// The flat row that runs between domains, by AlgorithmParams::across.
-const AlgorithmRow& across_row(Collective collective, std::uint32_t across);
+// The row that runs between domains, by AlgorithmParams::across: a flat one, or the hierarchical row itself over the
+// next level of the hierarchy. Where there is none that is the first row of the list.
+const AlgorithmRow& across_row(Collective collective, std::uint32_t across, const Hierarchy& hierarchy);
+// The parameters with which it runs: the hierarchical row's own, others' defaults.
+AlgorithmParams across_params(const AlgorithmRow& row, const AlgorithmParams& params);
 std::uint32_t across_count(Collective collective);
-// Emits it over this rank's leader group.
-Result<Schedule> emit_across(Collective collective, std::uint32_t across, std::uint32_t root, bool in_place,
-                             const Leaders& leaders);
+// Emits it over this rank's leader group. `nests`: the hierarchical row, whatever `across` says; it says what runs at the top.
+Result<Schedule> emit_across(Collective collective, const AlgorithmParams& params, std::uint32_t root,
+                             bool in_place, const Leaders& leaders, bool nests = false);
+
+// With one leader and clusters: the hierarchy of clusters, above which the row runs once more. Else the view's own.
+const Hierarchy& hierarchy_of(const Hierarchy& hierarchy, const AlgorithmParams& params);
 
 // Blocks that a leader moves: where scratch holds them, the run begins at that slot.
 struct LeaderRun {

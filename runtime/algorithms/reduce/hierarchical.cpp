@@ -24,7 +24,7 @@ Result<Schedule> reduce_hierarchical(const CollectiveSpec& spec, const GroupView
   const bool is_root = view.rank == spec.root;
   const std::uint32_t root_domain = view.hierarchy->domain_of(spec.root);
   const bool in_place = spec.in_place || leaders.mates().size() > 1;
-  const auto part = emit_across(spec.collective, params.across, root_domain, in_place, leaders);
+  const auto part = emit_across(spec.collective, params, root_domain, in_place, leaders);
   if (!part) return part.status();
   const std::uint32_t width = part->blocks;
   Builder b(spec, view, leaders.count() * width);

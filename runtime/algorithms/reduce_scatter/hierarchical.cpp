@@ -68,7 +68,7 @@ Result<Schedule> reduce_scatter_hierarchical(const CollectiveSpec& spec, const G
   const bool has_sums = place.input.buffer != Buffer::input;
   if (!is_own_alone) place.output = place.input;
   const bool in_place = is_own_alone ? spec.in_place && !has_sums : true;
-  const auto part = emit_across(spec.collective, params.across, 0, in_place, leaders);
+  const auto part = emit_across(spec.collective, params, 0, in_place, leaders);
   if (!part) return part.status();
   TUTTI_RETURN_IF_ERROR(splice(b, *part, place));
   if (is_own_alone) return std::move(b).finish();

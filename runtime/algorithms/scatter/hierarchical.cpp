@@ -26,8 +26,7 @@ Result<Schedule> scatter_hierarchical(const CollectiveSpec& spec, const GroupVie
     return std::move(b).finish();
   }
   const PartPlace place = place_of_leader(leaders, spec.root, Buffer::input, Buffer::output);
-  const auto part =
-      emit_across(spec.collective, params.across, view.hierarchy->domain_of(spec.root), true, leaders);
+  const auto part = emit_across(spec.collective, params, view.hierarchy->domain_of(spec.root), true, leaders);
   if (!part) return part.status();
   TUTTI_RETURN_IF_ERROR(splice(b, *part, place));
   const std::vector<std::uint32_t>& members = place.blocks[leaders.domain()];
