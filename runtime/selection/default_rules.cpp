@@ -7,12 +7,15 @@ namespace {
 // On one node. Up to 8 ranks read from each other in one round, which wins nearly everywhere, since one
 // signal serves all readers. With more ranks domains come first; short vectors take one leader, since
 // messages count there. Without domains those items are not legal, and skipped. Between two ranks a rooted
-// vector goes best in halves that overlap.
+// vector goes best in halves that overlap. Nobody has measured allreduces of more than 8 ranks with a CPU each:
+// theirs are predicted by the model of cache lines (docs/data/many_core_allreduce.csv). Up to 48 bytes travel with
+// a leader's flag; beyond that each member of a domain carries its share.
 std::string_view node_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
-      return "one_shot:-64k@-2;one_shot:-16k@3-8;hierarchical(leaders=1):-16k@9-;"
-             "hierarchical(across=1):0-@9-;recursive_doubling:-4k;rabenseifner:0-@65-;two_shot";
+      return "one_shot:-64k@-2;one_shot:-16k@3-8;hierarchical(leaders=1):-48@9-;hierarchical:-8k@9-;"
+             "hierarchical(across=2):-128k@9-;hierarchical(across=1):0-@9-;recursive_multiplying:-128@9-;"
+             "circulant:-32k@9-;recursive_doubling:-4k;circulant:0-@65-;rabenseifner:0-@65-;two_shot";
     case Collective::reduce_scatter:
       return "hierarchical:0-@9-;circulant:0-@129-;direct";
     case Collective::allgather:
