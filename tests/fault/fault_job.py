@@ -1,5 +1,7 @@
-"""Jobs of one machine that something happens to: starts ranks without a launcher, reads their lines and error files, and freezes,
-kills or ends them. Knows fault_program's lines. Used by the tests of this folder and by tools/dev/soak."""
+"""Jobs that something happens to: starts ranks without a launcher, on this machine or in the nodes of a bed, reads their lines and
+error files, and freezes, kills or ends them. Knows fault_program's lines. Used by the tests of this folder and by tools/dev/soak."""
+
+import functools
 import json
 import os
 import re
@@ -10,7 +12,6 @@ import threading
 import time
 
 PATIENCE_SECONDS = 60
-FREEZER = "/sys/fs/cgroup/freezer"
 
 
 class Failure(Exception):
@@ -20,19 +21,41 @@ class Failure(Exception):
 class Ranks:
     """The ranks of one job as processes, in their own process groups."""
 
-    def __init__(self, program, word, size, **variables):
+    def __init__(self, program, word, size, name="", bed=None, nodes=1, before=None, **variables):
+        """`name`: of the job, unique; `bed`: ranks fill its first `nodes` nodes. `before`: called with a rank in its new process."""
         self.folder = tempfile.TemporaryDirectory(prefix="tutti-fault-")
         self.lines = [[] for _ in range(size)]
         self.processes = []
         self.readers = []
-        name = f"fault{os.getpid()}.{id(self)}"
-        for rank in range(size):
-            environment = os.environ | {
-                "TUTTI_JOB_ID": name, "TUTTI_SECRET": name, "TUTTI_RANK": str(rank), "TUTTI_SIZE": str(size),
-                "TUTTI_LOCAL_RANK": str(rank), "TUTTI_LOCAL_SIZE": str(size), "TUTTI_ADDRESS": "local",
-                "TUTTI_ERROR_FILE": os.path.join(self.folder.name, "error.%r.json")} | variables
-            process = subprocess.Popen([program, word], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                       text=True, start_new_session=True)
+        self.node_of = [rank * nodes // size for rank in range(size)]
+        name = name or f"fault{os.getpid()}.{id(self)}"
+        for rank, node in enumerate(self.node_of):
+            environment = (
+                os.environ
+                | {
+                    "TUTTI_JOB_ID": name,
+                    "TUTTI_SECRET": name,
+                    "TUTTI_RANK": str(rank),
+                    "TUTTI_SIZE": str(size),
+                    "TUTTI_LOCAL_RANK": str(self.node_of[:rank].count(node)),
+                    "TUTTI_LOCAL_SIZE": str(self.node_of.count(node)),
+                    "TUTTI_ADDRESS": bed.address(0) if bed else "local",
+                    "TUTTI_ERROR_FILE": os.path.join(self.folder.name, "error.%r.json"),
+                }
+                | variables
+            )
+            if bed:
+                environment["TUTTI_NODE_ID"] = f"node{node}"
+            way = bed.prefix(node) if bed else []
+            process = subprocess.Popen(
+                way + [program, word],
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+                preexec_fn=functools.partial(before, rank) if before else None,
+            )
             self.processes.append(process)
             reader = threading.Thread(target=self.read, args=(rank,), daemon=True)
             self.readers.append(reader)
@@ -64,11 +87,12 @@ class Ranks:
         deadline = time.monotonic() + seconds
         found = {}
         while len(found) < len(ranks):
+            have_ended = {rank for rank in ranks if not self.readers[rank].is_alive()}  # and say no more
             for rank in ranks:
                 for line in list(self.lines[rank]):
                     if rank not in found and re.search(pattern, line):
                         found[rank] = line
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or have_ended - set(found):
                 raise Failure(f"no '{pattern}' from ranks {sorted(set(ranks) - set(found))} in {seconds} s\n{self.text()}")
             time.sleep(0.01)
         return found
@@ -77,9 +101,12 @@ class Ranks:
         """The exit statuses of these ranks, by rank."""
         deadline = time.monotonic() + seconds
         try:
-            return {rank: self.processes[rank].wait(max(0.01, deadline - time.monotonic())) for rank in ranks}
+            statuses = {rank: self.processes[rank].wait(max(0.01, deadline - time.monotonic())) for rank in ranks}
         except subprocess.TimeoutExpired:
             raise Failure(f"a rank of {ranks} has not ended within {seconds} s\n{self.text()}") from None
+        for rank in ranks:
+            self.readers[rank].join(PATIENCE_SECONDS)
+        return statuses
 
     def error_of(self, rank):
         """The object of its error file, or None."""
@@ -90,33 +117,34 @@ class Ranks:
             return None
 
 
-class Freezer:
-    """A cgroup that can be frozen. It thaws at the end: a frozen process cannot be killed."""
+class ControlGroup:
+    """A cgroup (version 1) of some processes. They are killed at the end."""
+
+    CONTROLLER = ""
 
     def __init__(self, name):
-        self.path = os.path.join(FREEZER, name)
+        self.path = os.path.join(self.root(), name)
         os.mkdir(self.path)
 
-    @staticmethod
-    def why_unavailable():
-        return "" if os.access(os.path.join(FREEZER, "cgroup.procs"), os.W_OK) else f"{FREEZER} cannot be written"
+    @classmethod
+    def root(cls):
+        return f"/sys/fs/cgroup/{cls.CONTROLLER}"
+
+    @classmethod
+    def why_unavailable(cls):
+        return "" if os.access(os.path.join(cls.root(), "cgroup.procs"), os.W_OK) else f"{cls.root()} cannot be written"
 
     def write(self, file, text):
         with open(os.path.join(self.path, file), "w", encoding="ascii") as out:
             out.write(text)
 
-    def freeze(self, pid):
+    def add(self, pid):
         self.write("cgroup.procs", str(pid))
-        self.write("freezer.state", "FROZEN")
-
-    def thaw(self):
-        self.write("freezer.state", "THAWED")
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        self.thaw()
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             with open(os.path.join(self.path, "cgroup.procs"), encoding="ascii") as processes:
@@ -130,3 +158,29 @@ class Freezer:
                 break
             time.sleep(0.01)
         os.rmdir(self.path)
+
+
+class Freezer(ControlGroup):
+    """Processes that do not run. It thaws at the end: a frozen process cannot be killed."""
+
+    CONTROLLER = "freezer"
+
+    def freeze(self, pid):
+        self.add(pid)
+        self.write("freezer.state", "FROZEN")
+
+    def thaw(self):
+        self.write("freezer.state", "THAWED")
+
+    def __exit__(self, *details):
+        self.thaw()
+        super().__exit__(*details)
+
+
+class LittleMemory(ControlGroup):
+    """Processes that the kernel kills as soon as they need more memory than this."""
+
+    CONTROLLER = "memory"
+
+    def limit(self, size_bytes):
+        self.write("memory.limit_in_bytes", str(size_bytes))

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <functional>
 #include <map>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -201,5 +202,8 @@ int main(int argc, char** argv) {
   } catch (const tutti::Error& error) {
     print("start failed, peer " + std::to_string(error.peer()) + ": " + error.what());
     return 4;
+  } catch (const std::bad_alloc&) {
+    print("out of memory");
+    return 5;
   }
 }

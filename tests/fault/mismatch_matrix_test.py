@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Every way in which the calls of ranks can differ is named on all ranks, long before the deadline: none is silent. Usage:
 mismatch_matrix_test.py PROGRAM; TUTTI_TRANSPORTS chooses the transports."""
+
 import os
 import sys
 

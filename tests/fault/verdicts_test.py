@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The verdict about a rank that others miss: its kind, its process and its operations, in the error and in the file of
 TUTTI_ERROR_FILE, equal on all survivors. Usage: verdicts_test.py PROGRAM; TUTTI_TRANSPORTS chooses the transports."""
+
 import concurrent.futures
 import os
 import signal
@@ -34,8 +35,9 @@ def check_record(record, how, pid, text):
     cause = record["root_cause"]
     expect(cause["verdict"] == kind, f"verdict {cause['verdict']}, expected {kind}")
     expect(cause["world_rank"] == VICTIM and cause["rank"] == 0, "ranks of the world and of the group")
-    expect(cause["pid"] == pid and cause["host"] and f"(rank {VICTIM} of the world, pid {pid} on {cause['host']})" in text,
-           "process and host")
+    expect(
+        cause["pid"] == pid and cause["host"] and f"(rank {VICTIM} of the world, pid {pid} on {cause['host']})" in text, "process and host"
+    )
     expect(reason is None or (reason in cause["reason"] and reason in text), f"reason {cause['reason']}")
     expect(record["peer"] == {"rank": 0, "world_rank": VICTIM} and record["is_consequence"], "peer")
     expect(record["message"] in text and record["group"]["world_ranks"] == [2, 1, 0], "message and group")
@@ -46,10 +48,14 @@ def check_record(record, how, pid, text):
     if kind != "dead":
         expect("operation 7" in cause["missed_in"] and "allreduce" in cause["missed_in"], "operation that it is missed in")
     if kind == "elsewhere":
-        expect(cause["operation"].startswith("broadcast of 4 f32, root 1, operation 1 of the group of world ranks 2, 1, 0"),
-               cause["operation"])
-    expect((cause["signal"], cause["exit_status"]) == {"kill": (9, None), "abort": (6, None), "exit": (None, 3),
-                                                       "stop": (19, None)}.get(how, (None, None)), "signal and exit status")
+        expect(
+            cause["operation"].startswith("broadcast of 4 f32, root 1, operation 1 of the group of world ranks 2, 1, 0"), cause["operation"]
+        )
+    expect(
+        (cause["signal"], cause["exit_status"])
+        == {"kill": (9, None), "abort": (6, None), "exit": (None, 3), "stop": (19, None)}.get(how, (None, None)),
+        "signal and exit status",
+    )
 
 
 def try_kind(program, how):
