@@ -7,7 +7,9 @@
 #include <csignal>
 #include <cstring>
 #include <map>
+#include <utility>
 
+#include "runtime/base/byte_fields.hpp"
 #include "runtime/base/rank_lists.hpp"
 
 namespace tutti {
@@ -75,6 +77,16 @@ std::string_view to_string(VerdictKind kind) {
       return "unreachable";
   }
   return "unknown";
+}
+
+void count_completed(std::uint64_t context, RankVerdict& verdict) {
+  CompletedCalls completed;
+  if (!decode(std::exchange(verdict.completed, {}), completed)) return;
+  for (CompletedCall& call : completed.calls) {
+    if (call.context != context) continue;
+    verdict.completed_sequence = call.sequence;
+    verdict.completed_call = std::move(call.call);
+  }
 }
 
 std::string name_signal(int signal) {

@@ -22,6 +22,18 @@ inline constexpr VerdictKind kLastVerdictKind = VerdictKind::unreachable;
 // "late", "elsewhere", ...: stable words for JSON.
 std::string_view to_string(VerdictKind kind);
 
+// The last completed operation of a rank in one of its groups.
+struct CompletedCall {
+  std::uint64_t context = 0;  // of the group
+  std::uint32_t sequence = 0;
+  std::string call;  // "allreduce of 4 f32, sum"
+  static auto fields(auto& self) { return std::tie(self.context, self.sequence, self.call); }
+};
+struct CompletedCalls {
+  std::vector<CompletedCall> calls;
+  static auto fields(auto& self) { return std::tie(self.calls); }
+};
+
 // Ranks of the world are the same on all ranks; -1 and 0: not known.
 struct RankVerdict {
   VerdictKind kind = VerdictKind::late;
@@ -37,14 +49,18 @@ struct RankVerdict {
   std::string reason;     // "killed by signal 9 (SIGKILL)"
   std::string operation;  // elsewhere: "barrier, operation 3 of the group of world ranks 0, 2"
   std::string awaited;    // the operation that it is missed in: "operation 7: allreduce of 4 f32, sum"
+  std::string completed;  // encode(CompletedCalls), while the verdict is about no group; else empty
   static auto fields(auto& self) {
     return std::tie(self.kind, self.world_rank, self.group_rank, self.pid, self.signal, self.exit_status,
                     self.cause_rank, self.completed_sequence, self.completed_call, self.host, self.reason,
-                    self.operation, self.awaited);
+                    self.operation, self.awaited, self.completed);
   }
   bool is_valid() const { return kind <= kLastVerdictKind; }
   bool operator==(const RankVerdict&) const = default;
 };
+
+// Fills in the last completed operation in the group of `context`, where it is among those that came with the verdict.
+void count_completed(std::uint64_t context, RankVerdict& verdict);
 
 // "rank 2 (rank 3 of the world, pid 12 on node1)"
 std::string name_rank(const RankVerdict& verdict);

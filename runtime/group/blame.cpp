@@ -19,7 +19,10 @@ constexpr std::chrono::milliseconds kAnswerTime{300};
 
 Status CommGroup::Impl::count_death(int world_rank, const Status& cause) const {
   std::vector<RankVerdict> verdicts = cause.verdicts();
-  for (RankVerdict& verdict : verdicts) verdict.group_rank = group_rank_of(verdict.world_rank);
+  for (RankVerdict& verdict : verdicts) {
+    verdict.group_rank = group_rank_of(verdict.world_rank);
+    count_completed(context(), verdict);
+  }
   const std::string text = verdicts.empty() ? "of the world, " + cause.message() : to_text(verdicts);
   return Status(cause.code(), text, group_rank_of(world_rank)).with_verdicts(std::move(verdicts));
 }

@@ -148,7 +148,12 @@ void WorldState::on_question(int source, const StateQuestion& question) {
     }
   }
   answer.state.waiting = list_waiting();
-  if (question.inspected >= 0) answer.state.process = control().inspect(question.inspected);
+  if (question.inspected >= 0) {
+    answer.state.process = control().inspect(question.inspected);
+    for (CompletedCall& call : read_completed(question.inspected).calls) {
+      if (call.context == question.context) answer.state.recorded = std::move(call);
+    }
+  }
   control().tell(source, encode_diagnosis(answer));
 }
 
@@ -267,10 +272,10 @@ void WorldState::find_obstacles(std::uint64_t context, const std::map<int, int>&
   silent.push_back(0);  // the rank that decides causes of failure
   const auto ends = control().find_silent(silent, kTraceTime);
   note_root(ends.back().rank < 0);
-  std::map<int, ProcessState> inspected;  // by world rank
+  std::map<int, RankState> inspected;  // by world rank
   for (std::size_t i = 0; i + 1 < silent.size(); ++i) {
     const int rank = ends[i].rank < 0 ? silent[i] : ends[i].rank;
-    if (!inspected.contains(rank)) inspected[rank] = inspect(rank, ends[i].before);
+    if (!inspected.contains(rank)) inspected[rank] = inspect(context, rank, ends[i].before);
   }
   const std::lock_guard lock(groups_mutex_);
   const GroupMember* group = find(context);
@@ -278,7 +283,9 @@ void WorldState::find_obstacles(std::uint64_t context, const std::map<int, int>&
   for (std::size_t i = 0; i + 1 < silent.size(); ++i) {
     const int rank = silent[i], end = ends[i].rank;
     RankState& state = states[asked.at(rank)];
-    state.process = inspected[end < 0 ? rank : end];
+    const RankState& seen = inspected[end < 0 ? rank : end];
+    state.process = seen.process;
+    state.recorded = seen.recorded;
     if (end < 0 || end == rank) continue;
     const int member = group->group_rank_of(end);
     state.behind = member < 0 ? fmt::format("rank {} of the world", end) : fmt::format("rank {}", member);
@@ -287,14 +294,19 @@ void WorldState::find_obstacles(std::uint64_t context, const std::map<int, int>&
   }
 }
 
-ProcessState WorldState::inspect(int world_rank, int before) {
+RankState WorldState::inspect(std::uint64_t context, int world_rank, int before) {
   const auto rank = static_cast<std::size_t>(world_rank);
-  if (info().shares_pids[rank]) return inspect_process(info().pid_of_rank[rank]);
-  if (before < 0) return {};
+  RankState state;
+  if (info().shares_pids[rank]) {
+    state.process = inspect_process(info().pid_of_rank[rank]);
+    return state;
+  }
+  if (before < 0) return state;
   StateQuestion question;
   question.inspected = world_rank;
+  question.context = context;
   auto answers = ask({before}, question, kInspectTime);
-  return answers.empty() ? ProcessState() : std::move(answers.begin()->second.process);
+  return answers.empty() ? state : std::move(answers.begin()->second);
 }
 
 std::optional<CallDifference> WorldState::compare_calls(std::uint64_t context,

@@ -67,7 +67,7 @@ bool get_answer(ByteReader& reader, StateAnswer& answer) {
   RankState& state = answer.state;
   return reader.get(answer.inquiry) && reader.get(state.has_group) && get_calls(reader, state.calls) &&
          get_failure(reader, state.failure) && reader.get(state.process) && state.process.is_valid() &&
-         get_waiting(reader, state.waiting);
+         reader.get(state.recorded) && get_waiting(reader, state.waiting);
 }
 
 struct Encoder {
@@ -89,6 +89,7 @@ struct Encoder {
     put_calls(writer, answer.state.calls);
     writer.put_text(encode_failure(answer.state.failure));
     writer.put(answer.state.process);
+    writer.put(answer.state.recorded);
     writer.put(static_cast<std::uint32_t>(answer.state.waiting.size()));
     for (const WaitingCall& call : answer.state.waiting) {
       writer.put(call.context);

@@ -28,7 +28,8 @@ struct WaitingCall {
 // The progress of a rank in a group: its answer to a query, or the reason why there is none.
 struct RankState {
   bool has_answered = false;
-  ProcessState process;  // of a rank that has not answered, as a rank near it sees it
+  ProcessState process;    // of a rank that has not answered, as a rank near it sees it
+  CompletedCall recorded;  // its last completed operation in that group, by its record; sequence 0: not known
   bool has_group = false;
   Status failure;        // the failure of the group there; ok: not failed
   std::string behind;    // not reachable: this rank on the route to it does not answer

@@ -87,6 +87,8 @@ RankVerdict WorldState::judge_member(std::uint64_t context, int group_rank, cons
   }
   if (!state.has_answered) {
     judge(state.process, verdict);
+    verdict.completed_sequence = state.recorded.sequence;
+    verdict.completed_call = state.recorded.call;
     note_recorded(context, verdict);
     return verdict;
   }
@@ -103,21 +105,38 @@ RankVerdict WorldState::judge_member(std::uint64_t context, int group_rank, cons
   return verdict;
 }
 
-void WorldState::note_recorded(std::uint64_t context, RankVerdict& verdict) const {
-  if (record_ == nullptr || verdict.world_rank < 0 || verdict.completed_sequence != 0) return;
-  const std::vector<int>& machines = world_.info.machine_of_rank;
-  const auto rank = static_cast<std::size_t>(verdict.world_rank);
-  if (machines[rank] != machines[static_cast<std::size_t>(world_.info.rank)]) return;
-  const auto recorded = record_->read_rank(verdict.world_rank);
-  if (!recorded) return;
+CompletedCalls WorldState::read_completed(int world_rank) const {
+  CompletedCalls completed;
+  if (record_ == nullptr || world_rank < 0 || world_rank >= info().size) return completed;
+  const std::vector<int>& machines = info().machine_of_rank;
+  if (machines[static_cast<std::size_t>(world_rank)] != machines[static_cast<std::size_t>(info().rank)])
+    return completed;
+  const auto recorded = record_->read_rank(world_rank);
+  if (!recorded) return completed;
   for (const record::RecordedGroup& group : recorded->groups) {
-    if (group.context != context) continue;
+    if (!group.is_open) continue;
+    CompletedCall last{group.context, 0, {}};
     for (const record::RecordedCall& call : group.operations) {
       if (call.state.phase != record::Phase::complete) continue;
-      verdict.completed_sequence = static_cast<std::uint32_t>(call.sequence);
-      verdict.completed_call = describe_contract(call.kind, call.count);
+      last.sequence = static_cast<std::uint32_t>(call.sequence);
+      last.call = describe_contract(call.kind, call.count);
     }
+    if (last.sequence != 0) completed.calls.push_back(std::move(last));
   }
+  return completed;
+}
+
+void WorldState::note_recorded(std::uint64_t context, RankVerdict& verdict) const {
+  if (verdict.completed_sequence != 0) return;
+  for (CompletedCall& call : read_completed(verdict.world_rank).calls) {
+    if (call.context != context) continue;
+    verdict.completed_sequence = call.sequence;
+    verdict.completed_call = std::move(call.call);
+  }
+}
+
+void WorldState::on_loss(RankVerdict& verdict) {
+  verdict.completed = encode(read_completed(verdict.world_rank));
 }
 
 std::vector<RankVerdict> WorldState::find_missing(std::uint64_t context,
@@ -148,6 +167,8 @@ std::vector<RankVerdict> WorldState::find_missing(std::uint64_t context,
     obstacle.pid = info().pid_of_rank[at];
     obstacle.host = info().host_of_rank[at];
     judge(state.process, obstacle);
+    obstacle.completed_sequence = state.recorded.sequence;
+    obstacle.completed_call = state.recorded.call;
     verdicts.push_back(std::move(obstacle));
     if (least_lead >= 0) blamed = verdicts.size() - 1, least_lead = -1;
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <thread>
 
@@ -333,7 +334,7 @@ void WorldState::on_failure(std::uint64_t group, int dead_rank, const Status& ca
 
 // The file tells of one group: the largest of those that this rank has used.
 void WorldState::note_death(int dead_rank, const Status& cause) {
-  if (settings_.error_path.empty() || has_noted_failure_.load(std::memory_order_relaxed)) return;
+  if (has_noted_failure_.load(std::memory_order_relaxed)) return;
   std::uint64_t context = 0;
   Status death;
   {
@@ -354,7 +355,6 @@ void WorldState::note_death(int dead_rank, const Status& cause) {
 }
 
 void WorldState::note_failure(std::uint64_t context, const Status& cause) {
-  if (settings_.error_path.empty()) return;
   FailedGroup failed;
   {
     const std::lock_guard lock(groups_mutex_);
@@ -363,9 +363,26 @@ void WorldState::note_failure(std::uint64_t context, const Status& cause) {
     failed = {group->world_ranks(), group->group_rank_of(info().rank), group->submitted_calls(1)};
   }
   if (has_noted_failure_.exchange(true, std::memory_order_relaxed)) return;
+  print_root_cause(failed.world_ranks, cause);
+  if (settings_.error_path.empty()) return;
   const Status written =
       write_error_file(settings_.error_path, info(), failure_to_json(info(), failed, cause));
   if (!written) log_warn("{}", written.message());
+}
+
+// One line for the job: by the first member that the verdicts do not name.
+void WorldState::print_root_cause(const std::vector<int>& world_ranks, const Status& cause) const {
+  if (cause.verdicts().empty()) return;
+  int first = std::numeric_limits<int>::max();
+  for (const int rank : world_ranks) {
+    const bool is_named = std::ranges::any_of(
+        cause.verdicts(), [rank](const RankVerdict& verdict) { return verdict.world_rank == rank; });
+    if (!is_named) first = std::min(first, rank);
+  }
+  if (first != info().rank) return;
+  RankVerdict root = cause.verdicts().front();
+  root.group_rank = -1;  // other groups number it otherwise
+  log_warn("ROOT CAUSE: {}{}", to_text(root), root.awaited.empty() ? "" : "; missed in " + root.awaited);
 }
 
 void WorldState::on_departure(int rank) {

@@ -135,13 +135,16 @@ class WorldState final : private ControlObserver, private StallReceiver {
   RankVerdict judge_member(std::uint64_t context, int group_rank, const RankState& state);
   // Adds the last completed operation of a rank that cannot be asked, if its record lies on this machine.
   void note_recorded(std::uint64_t context, RankVerdict& verdict) const;
+  // Those of all its groups, as far as its record lies on this machine.
+  CompletedCalls read_completed(int world_rank) const;
   // This rank's wait in that group has reached its deadline: ranks that ask shortly after get that answer.
   void note_deadline(std::uint64_t context);
   // The first difference between the remembered calls of members; nullopt: none.
   std::optional<CallDifference> compare_calls(std::uint64_t context, const std::vector<int>& group_ranks,
                                               std::chrono::milliseconds at_most);
   // The group of `context` has failed with `cause`, whose ranks count by the group. The first failure of this world
-  // goes into the file of TUTTI_ERROR_FILE; the later ones are its consequences. Any thread.
+  // goes into the file of TUTTI_ERROR_FILE, and its root cause is printed once; the later ones are its consequences.
+  // Any thread.
   void note_failure(std::uint64_t context, const Status& cause);
   // False if rank 0 did not answer recently: then it decides no cause of failure.
   bool has_root() const;
@@ -185,7 +188,9 @@ class WorldState final : private ControlObserver, private StallReceiver {
 
   void on_failure(std::uint64_t group, int dead_rank, const Status& cause) override;
   void note_death(int dead_rank, const Status& cause);
+  void print_root_cause(const std::vector<int>& world_ranks, const Status& cause) const;
   void on_message(int source, std::string_view bytes) override;
+  void on_loss(RankVerdict& verdict) override;
   void on_departure(int rank) override;
   bool has_group(std::uint64_t context) override;
   void on_stall(const Stall& stall) override;
@@ -199,8 +204,9 @@ class WorldState final : private ControlObserver, private StallReceiver {
   void note_root(bool is_there);
   void find_obstacles(std::uint64_t context, const std::map<int, int>& asked,
                       std::map<int, RankState>& states);
-  // The state of a rank that does not answer, as the rank `before` it on the route sees it.
-  ProcessState inspect(int world_rank, int before);
+  // The state of a rank that does not answer, and its last operation in the group of `context`, as the rank `before`
+  // it on the route sees it.
+  RankState inspect(std::uint64_t context, int world_rank, int before);
   // Sends the question to ranks of the world, and waits for their answers.
   std::map<int, RankState> ask(const std::vector<int>& world_ranks, StateQuestion question,
                                std::chrono::milliseconds at_most);

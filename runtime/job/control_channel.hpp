@@ -71,6 +71,8 @@ class ControlObserver {
   // it have failed.
   virtual void on_failure(std::uint64_t group, int dead_rank, const Status& cause) = 0;
   virtual void on_message(int source, std::string_view bytes) = 0;
+  // A process of this machine that had a connection with this one is dead: adds its last operations to the verdict.
+  virtual void on_loss(RankVerdict& verdict) { static_cast<void>(verdict); }
   // World rank `rank` has left in an orderly way. Its groups go on until an operation needs it.
   virtual void on_departure(int rank) { static_cast<void>(rank); }
 
@@ -140,6 +142,10 @@ class ControlChannel : public Exchange {
   void lose(const Status& cause);    // no later allgather can succeed
   void record_failure(const FailurePayload& failure);
   void record_departure(int rank);
+  void complete_verdict(RankVerdict& verdict) {
+    const std::lock_guard lock(observer_mutex_);
+    if (observer_ != nullptr) observer_->on_loss(verdict);
+  }
   void drain_wake();
   std::vector<Frame> take_outbox();
   bool is_stopping();

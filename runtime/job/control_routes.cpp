@@ -13,6 +13,8 @@ namespace {
 constexpr std::chrono::seconds kChildGoodbyeTime{1};  // for a rank that has left to close its connection
 constexpr std::chrono::milliseconds kLeaveTogetherTime{500};  // when one rank leaves, mostly all do
 constexpr std::size_t kMaxRequested = 4096;
+constexpr std::chrono::milliseconds kReportTime{
+    200};  // of a dead leader's node; transports wait longer for a cause
 constexpr std::chrono::milliseconds kHoldTime{
     5};  // values wait this long for others of the node, to share a frame
 
@@ -167,7 +169,9 @@ void ControlTree::on_frame_from_below(Frame frame) {
 }
 
 void ControlTree::on_lost(ChildConnection& child, const Status& why) {
-  lose_below(child, judge_loss(child.claim, why, child.is_remote, child.process));
+  RankVerdict verdict = judge_loss(child.claim, why, child.is_remote, child.process);
+  if (!child.is_remote) complete_verdict(verdict);
+  lose_below(child, verdict);
 }
 
 void ControlTree::on_query_missing(const Frame& frame, std::uint64_t number) {
@@ -208,7 +212,8 @@ GonePayload ControlTree::make_orphan(int rank, const std::optional<RankVerdict>&
   return {rank, true, true, std::move(text), std::move(verdicts)};
 }
 
-// The child first: it is the cause. Its descendants may still find another parent.
+// The child first: it is the cause. Its descendants may still find another parent. Those on its node know how it has
+// ended: rank 0 waits a moment for their word.
 void ControlTree::lose_below(ChildConnection& child, const std::optional<RankVerdict>& death) {
   std::vector<int> ranks;
   const bool is_routed = below_[static_cast<std::size_t>(child.claim.rank)] == &child;
@@ -219,7 +224,11 @@ void ControlTree::lose_below(ChildConnection& child, const std::optional<RankVer
   }
   std::erase_if(unannounced_, [&](const MemberClaim& claim) { return claim.rank == child.claim.rank; });
   // Unless it has moved to another connection, or was never admitted.
-  if (is_routed) on_gone(make_gone(child.claim.rank, death));
+  if (is_routed && root_ && is_ready_ && death && child.is_remote && !ranks.empty()) {
+    root_->on_orphaned(make_gone(child.claim.rank, death), Clock::now() + kReportTime);
+  } else if (is_routed) {
+    on_gone(make_gone(child.claim.rank, death));
+  }
   for (const int rank : ranks) on_gone(make_orphan(rank, death));
 }
 
@@ -410,6 +419,7 @@ void ControlTree::on_parent_lost(const Status& why) {
       parent_->is_remote() ? ProcessState() : inspect_peer(parent_->socket().fd(), parent.pid);
   RankVerdict verdict = judge_loss(parent, why, parent_->is_remote(), process);
   if (why.code() == StatusCode::refused) verdict.reason = why.message();
+  if (!parent_->is_remote()) complete_verdict(verdict);
   GonePayload gone = make_gone(parent.rank, verdict);
   const bool is_reset = why.code() == StatusCode::aborted;
   if (!is_ready_)

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "runtime/base/byte_fields.hpp"
 #include "runtime/base/process_state.hpp"
 #include "tests/support/catch.hpp"
 
@@ -106,4 +107,20 @@ TEST_CASE("a frozen cgroup is found in both versions of cgroups") {
   write_file(root / "user/cgroup.events", "populated 1\nfrozen 1\n");
   CHECK(find_frozen_cgroup(lines, root) == "/user");
   std::filesystem::remove_all(root);
+}
+
+TEST_CASE("a verdict that came with operations of several groups takes that of its own") {
+  RankVerdict verdict = verdict_of(VerdictKind::dead, 2, 2);
+  verdict.completed = encode(CompletedCalls{{{7, 3, "barrier"}, {9, 12, "allreduce of 4 f32, sum"}}});
+  RankVerdict other = verdict, damaged = verdict;
+  count_completed(9, verdict);
+  CHECK(verdict.completed_sequence == 12);
+  CHECK(to_text(verdict) ==
+        "rank 2 is gone; its last completed call was allreduce of 4 f32, sum, operation 12");
+  CHECK(verdict.completed.empty());
+  count_completed(8, other);
+  CHECK(other.completed_sequence == 0);
+  damaged.completed.pop_back();
+  count_completed(9, damaged);
+  CHECK(damaged.completed_sequence == 0);
 }

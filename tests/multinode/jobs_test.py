@@ -118,8 +118,9 @@ def asynchronous(bed, program):
 
 def killed(bed, program):
     """Of two nodes of two ranks each: the one that leads node 1, one that does not, and rank 0."""
+    records = tempfile.TemporaryDirectory(prefix="tutti-records-")  # of each node, as if they were machines
     for victim in (2, 3, 1, 0):
-        job = Job(bed, [2, 2], program, "sum", TUTTI_TIMEOUT=str(TIMEOUT_SECONDS))
+        job = Job(bed, [2, 2], program, "sum", TUTTI_TIMEOUT=str(TIMEOUT_SECONDS), TUTTI_RECORDER=records.name + "/{node}")
         job.wait_for("sums", range(4))
         os.kill(job.pid_of(victim), signal.SIGKILL)
         survivors = [rank for rank in range(4) if rank != victim]
@@ -129,8 +130,13 @@ def killed(bed, program):
             expect(f"rank {victim} (pid" in line and f"on node{victim // 2}" in line, f"victim {victim}: {line}", job)
         causes = [job.error_of(rank)["root_cause"] for rank in survivors]
         expect(all((cause["verdict"], cause["world_rank"]) == ("dead", victim) for cause in causes), str(causes), job)
+        # Those on its node know more, and rank 0 tells all.
+        for cause in causes if victim != 0 else []:
+            expect(cause == causes[0] and cause["signal"] == signal.SIGKILL and cause["last_completed"], str(causes), job)
         for rank, process in enumerate(job.ranks):
             expect(process.wait(PATIENCE_SECONDS) == (-signal.SIGKILL if rank == victim else 0), f"end of rank {rank}", job)
+        roots = [line for lines in job.lines for line in lines if "ROOT CAUSE" in line]
+        expect(len(roots) == 1 if victim != 0 else roots, f"lines of the root cause: {roots}", job)
         print("killed", victim, heard[survivors[0]], flush=True)
 
 
