@@ -99,6 +99,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   struct Awaited {
     std::string text;
     std::vector<RankVerdict> verdicts;
+    int peer = Status::kNoPeer;  // without a verdict
   };
   Awaited find_awaited(std::uint32_t sequence);
   // Part of split(). Where NCCL carries this group's calls on GPUs, the part's communicator is split from
@@ -159,6 +160,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::uint32_t submitted_sequence() const { return group_->last_sequence(); }
   std::vector<int> list_awaited_peers() const;
   Awaited find_awaited_peers();
+  int name_waits(const std::map<int, RankState>& states, std::uint32_t sequence, std::string& text) const;
   int find_blocker(std::vector<int> peers, const std::map<int, RankState>& states) const;
   // `owner`: of a stream, the group that it belongs to.
   Impl(std::shared_ptr<WorldState> world, std::vector<int> world_ranks, std::uint64_t context,

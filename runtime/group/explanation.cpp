@@ -1,6 +1,7 @@
 // Explains operations that do not end and calls that differ, from answers of members. Part of
 // CommGroup::Impl.
 #include <algorithm>
+#include <set>
 
 #include <fmt/format.h>
 
@@ -32,9 +33,35 @@ Status CommGroup::Impl::explain_mismatch(const Status& found) {
 CommGroup::Impl::Awaited CommGroup::Impl::find_awaited(std::uint32_t sequence) {
   if (sequence == 0) return find_awaited_peers();
   const auto states = world_->ask_members(context(), kExplanationTime, {}, kComparedCalls);
-  Awaited awaited{"all ranks have called it", world_->find_missing(context(), states, sequence)};
-  if (!awaited.verdicts.empty()) awaited.text = "did not arrive: " + to_text(awaited.verdicts);
+  Awaited awaited{"all ranks have called it", world_->find_missing(context(), states, sequence),
+                  Status::kNoPeer};
+  if (!awaited.verdicts.empty()) {
+    awaited.text = "did not arrive: " + to_text(awaited.verdicts);
+    return awaited;
+  }
+  awaited.peer = name_waits(states, sequence, awaited.text);
   return awaited;
+}
+
+// All members have called the operation, and it does not end: data do not come. Adds to the text whose data each waits
+// for. Returns a member whose data are awaited, first one that waits for none itself; else kNoPeer.
+int CommGroup::Impl::name_waits(const std::map<int, RankState>& states, std::uint32_t sequence,
+                                std::string& text) const {
+  std::vector<std::pair<int, int>> waits;  // who, for whom
+  std::set<int> waiting;
+  for (const auto& [rank, state] : states) {
+    for (const WaitingCall& call : state.waiting) {
+      if (call.context != context() || call.sequence != sequence) continue;
+      waiting.insert(rank);
+      const int awaited = call.awaited_world_rank < 0 ? -1 : group_rank_of(call.awaited_world_rank);
+      if (awaited >= 0 && awaited != rank) waits.emplace_back(rank, awaited);
+    }
+  }
+  std::ranges::stable_sort(waits, {}, [&](const auto& wait) { return waiting.contains(wait.second); });
+  for (std::size_t i = 0; i < std::min(waits.size(), kMostMessages); ++i)
+    text += fmt::format("{} rank {} waits for data of rank {}", i == 0 ? ";" : ",", waits[i].first,
+                        waits[i].second);
+  return waits.empty() ? Status::kNoPeer : waits.front().second;
 }
 
 // Follows the chain of waits from `peers` on. Returns a member that does not answer, else one that waits in
@@ -113,6 +140,7 @@ Status CommGroup::Impl::time_out(std::uint32_t sequence, const Status& status,
   if (!awaited.text.empty()) text += "; " + awaited.text;
   // Of a message without a known state: the other side.
   int peer = sequence > 0 ? Status::kNoPeer : status.peer();
+  if (awaited.peer != Status::kNoPeer) peer = awaited.peer;
   if (!awaited.verdicts.empty()) peer = awaited.verdicts.front().group_rank;
   for (RankVerdict& verdict : awaited.verdicts) verdict.awaited = call;
   return fail_everywhere(Status(StatusCode::timeout, text, peer).with_verdicts(std::move(awaited.verdicts)));
