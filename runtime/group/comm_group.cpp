@@ -240,11 +240,11 @@ bool CommGroup::Impl::run_alone(const Call& call) const {
   if (has_input_list) from += first(call.displacements) * bytes;
   if (has_two_lists) to += first(call.output_displacements) * bytes;
   if (!has_input_list) to += first(call.displacements) * bytes;
-  if (is_scaled) {
-    scale(call.op, 1, call.dtype, to, from, count);
-  } else {
-    copy_bytes(to, from, count * bytes);
-  }
+  run_in_parts(group_->engine().helpers(), count * bytes, count * bytes,
+               [&](std::size_t at, std::size_t length) {
+                 if (!is_scaled) return copy_bytes(to + at, from + at, length);
+                 scale(call.op, 1, call.dtype, to + at, from + at, length / bytes);
+               });
   return true;
 }
 

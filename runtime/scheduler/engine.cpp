@@ -66,6 +66,7 @@ struct Engine::Patience {
 
 Engine::Engine(std::vector<std::unique_ptr<Transport>> transports, Options options)
     : transports_(std::move(transports)), options_(std::move(options)), pool_(*this), events_(64) {
+  if (options_.helpers.count > 0) helpers_ = std::make_unique<HelperThreads>(options_.helpers);
   if (options_.progress_threads.count > 0)
     threads_ = std::make_unique<ProgressThreads>(*this, options_.progress_threads);
 }

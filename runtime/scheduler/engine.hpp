@@ -17,6 +17,7 @@
 #include "runtime/base/work.hpp"
 #include "runtime/scheduler/control_block.hpp"
 #include "runtime/scheduler/cpu_choice.hpp"
+#include "runtime/scheduler/helper_threads.hpp"
 #include "runtime/scheduler/operation_pool.hpp"
 #include "runtime/scheduler/progress_lock.hpp"
 #include "runtime/scheduler/progress_threads.hpp"
@@ -73,6 +74,7 @@ class Engine {
     std::chrono::milliseconds stall_warning{0};  // one report comes at this age, too; 0: none
     std::function<void(const Stall&)> on_stall;  // called without any lock held, by a waiting thread
     ProgressThreadOptions progress_threads;
+    HelperOptions helpers;
     Trace* trace = nullptr;  // outlives the engine; null: nobody wants to know
   };
   // Transports in order of preference; each must be available.
@@ -85,6 +87,7 @@ class Engine {
   Transport& transport(std::size_t i) { return *transports_[i]; }
   Trace* trace() const { return options_.trace; }
   const WaitPolicy& wait_policy() const { return options_.waiting; }
+  HelperThreads* helpers() { return helpers_.get(); }  // null: there are none
 
   // Moves everything on once, if no other thread is at it. True if anything happened; else `failed_polls` says
   // how often flags of peers were polled in vain.
@@ -220,7 +223,8 @@ class Engine {
   std::atomic<std::uint32_t> owed_callbacks_{0};  // of operations under way
   std::atomic<bool> is_beside_peer_{false};       // the awaited rank last waited on this thread's CPU
   std::atomic<bool> must_leave_cpu_{false};
-  std::atomic<bool> has_failures_{false};     // some group has failed since the last poll
+  std::atomic<bool> has_failures_{false};  // some group has failed since the last poll
+  std::unique_ptr<HelperThreads> helpers_;
   std::unique_ptr<ProgressThreads> threads_;  // last: they end before anything that they use
 };
 

@@ -19,7 +19,8 @@ class Pass {
         bytes_(stores[0].bytes),
         source_count_(stores[0].source_count),
         store_count_(static_cast<std::uint32_t>(stores.size())),
-        is_sum_(stores[0].kind == LoweredStep::Kind::reduce) {
+        is_sum_(stores[0].kind == LoweredStep::Kind::reduce),
+        is_staging_streamed_(settings.stores->is_streaming()) {
     const ResolvedPlace* const sources = settings.epoch->sources.data() + stores[0].first_source;
     for (std::uint32_t i = 0; i < source_count_; ++i) from_[i] = sources[i].in(settings.origins);
     for (std::uint32_t i = 0; i < store_count_; ++i) add_store(stores[i], i);
@@ -28,7 +29,8 @@ class Pass {
     if (may_stream()) stream_ = settings.stream_kernel;
   }
 
-  bool run(std::size_t* offset) const {
+  bool run(std::size_t* offset, bool is_shared) const {
+    if (is_shared) return share(offset);
     alignas(64) std::array<std::byte, LoweredLimits::kMostPieceBytes> spare;
     const std::size_t piece_bytes = this->piece_bytes(), first = *offset;
     for (std::size_t at = first; at < bytes_; at += piece_bytes) {
@@ -36,13 +38,26 @@ class Pass {
         *offset = at;
         return false;
       }
-      run_piece(at, std::min(piece_bytes, bytes_ - at), spare.data());
+      run_piece(at, std::min(piece_bytes, bytes_ - at), spare.data(), true);
     }
     *offset = 0;
     return true;
   }
 
  private:
+  // With the rank's helpers. No result depends on where a pass is cut: kernels work element by element.
+  bool share(std::size_t* offset) const {
+    const auto run_part = [this](std::size_t first, std::size_t length, bool is_caller) {
+      alignas(64) std::array<std::byte, LoweredLimits::kMostPieceBytes> spare;
+      const std::size_t piece_bytes = this->piece_bytes();
+      for (std::size_t at = 0; at < length; at += piece_bytes)
+        run_piece(first + at, std::min(piece_bytes, length - at), spare.data(), is_caller);
+    };
+    const std::size_t end = settings_.helpers->run(*offset, bytes_, settings_.wanting, run_part);
+    *offset = end < bytes_ ? end : 0;
+    return end == bytes_;
+  }
+
   // Cached stores come first where the call streams.
   void add_store(const ResolvedStep& store, std::uint32_t index) {
     std::byte* const at = store.at.in(settings_.origins);
@@ -92,7 +107,7 @@ class Pass {
     return settings_.wanting != nullptr && settings_.wanting->load(std::memory_order_relaxed) != 0;
   }
 
-  void run_piece(std::size_t offset, std::size_t length, std::byte* spare) const {
+  void run_piece(std::size_t offset, std::size_t length, std::byte* spare, bool is_caller) const {
     std::array<const void*, 256> sources;
     for (std::uint32_t i = 0; i < source_count_; ++i) sources[i] = from_[i] + offset;
     const std::size_t count = length / settings_.element_bytes;
@@ -109,8 +124,14 @@ class Pass {
     }
     for (std::uint32_t i = 0; i < store_count_; ++i) {
       if (is_sum_ && i == sum_at_) continue;
-      store(ways_[i], at_[i] + offset, value, length);
+      store(is_caller ? ways_[i] : helper_way(ways_[i]), at_[i] + offset, value, length);
     }
+  }
+
+  // StagingStores belong to the caller, who times its own copies alone.
+  StoreWay helper_way(StoreWay way) const {
+    if (way != StoreWay::chosen) return way;
+    return is_staging_streamed_ ? StoreWay::streamed : StoreWay::cached;
   }
 
   void store(StoreWay way, std::byte* to, const std::byte* value, std::size_t length) const {
@@ -127,7 +148,7 @@ class Pass {
   const PassSettings& settings_;
   const std::size_t bytes_;
   const std::uint32_t source_count_, store_count_;
-  const bool is_sum_;
+  const bool is_sum_, is_staging_streamed_;
   std::uint32_t cached_count_ = 0;
   std::uint32_t sum_at_ = 0;  // a sum is computed in the first place that is written through the caches
   StreamKernelFn stream_ = nullptr;
@@ -141,12 +162,14 @@ class Pass {
 bool run_pass(std::span<const ResolvedStep> stores, const PassSettings& settings, std::size_t* offset) {
   const ResolvedStep& step = stores[0];
   const bool is_one_copy = step.kind == LoweredStep::Kind::copy && stores.size() == 1;
-  if (is_one_copy && step.is_by_stores && !settings.streams && step.bytes < kInterruptibleBytes) {
+  const bool is_shared = settings.should_share(step);
+  if (!is_shared && *offset == 0 && is_one_copy && step.is_by_stores && !settings.streams &&
+      step.bytes < kInterruptibleBytes) {
     const ResolvedPlace& source = settings.epoch->sources[step.first_source];
     settings.stores->copy(step.at.in(settings.origins), source.in(settings.origins), step.bytes);
     return true;
   }
-  return Pass(stores, settings).run(offset);
+  return Pass(stores, settings).run(offset, is_shared);
 }
 
 }  // namespace tutti

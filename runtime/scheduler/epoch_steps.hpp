@@ -10,6 +10,7 @@
 #include <span>
 
 #include "runtime/kernels/kernels.hpp"
+#include "runtime/scheduler/helper_threads.hpp"
 #include "runtime/scheduler/resolved_call.hpp"
 
 namespace tutti {
@@ -68,6 +69,11 @@ struct PassSettings {
   bool is_direct = false;
   bool is_over_input = false;                           // the own output has been input of this rank
   const std::atomic<std::uint32_t>* wanting = nullptr;  // while it is not zero, a long pass makes way
+  HelperThreads* helpers = nullptr;                     // null: the rank has none
+
+  bool should_share(const ResolvedStep& step) const {
+    return helpers != nullptr && helpers->should_share(step.bytes * step.source_count);
+  }
 };
 // A step that is not plain, and the stores behind it that belong to it, from `offset` on. False: it made way
 // for others and goes on at `offset`, which is 0 at the end.

@@ -193,7 +193,9 @@ struct LoweredRun::Driver {
     return is_done;
   }
   bool pass_over(const ResolvedStep& step) const {
-    if (!step.is_plain) return run_pass(stores_of(step), settings, &run.offset_);
+    // A pass that has made way goes on as one, whether it is still shared or not.
+    if (!step.is_plain || run.offset_ != 0 || settings.should_share(step))
+      return run_pass(stores_of(step), settings, &run.offset_);
     run_plain(*settings.epoch, settings.origins, step, settings.kernel);
     return true;
   }
@@ -221,6 +223,7 @@ PassSettings LoweredRun::pass_settings() const {
   settings.is_over_input =
       call.in_place && (is_reducing(call.collective) || call.collective == Collective::alltoall);
   settings.wanting = work_.wanting;
+  settings.helpers = work_.helpers;
   return settings;
 }
 

@@ -34,6 +34,7 @@ class LoweredRun {
     // While it is not zero, advance() ends as soon as something has been done.
     const std::atomic<std::uint32_t>* wanting = nullptr;
     record::OperationRecord* recorded = nullptr;  // null: nobody wants to know
+    HelperThreads* helpers = nullptr;             // null: there are none
   };
   enum class Progress : std::uint8_t {
     complete,

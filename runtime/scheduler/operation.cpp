@@ -98,8 +98,16 @@ std::uint64_t Operation::prescaled_count(const Schedule& shape) const {
 }
 
 void Operation::prescale(std::byte* to, std::uint64_t count) {
-  scale(call_.op, static_cast<int>(group_->size()), call_.dtype, to, input_, count);
+  scale_elements(to, input_, count);
   input_ = to;
+}
+
+void Operation::scale_elements(std::byte* to, const std::byte* from, std::uint64_t count) {
+  const std::size_t bytes = count * element_bytes_;
+  run_in_parts(engine_.helpers(), bytes, bytes, [&](std::size_t first, std::size_t length) {
+    scale(call_.op, static_cast<int>(group_->size()), call_.dtype, to + first, from + first,
+          length / element_bytes_);
+  });
 }
 
 void Operation::serve(ControlBlocks& control_blocks, const Call& shown) {
@@ -144,6 +152,7 @@ bool Operation::start_lowered() {
   work.slot = GroupContext::control_slot(queued_.slot);
   work.wanting = &engine_.lock().wanting();
   work.recorded = &recorded_.times;
+  work.helpers = engine_.helpers();
   if (blocks_.resumed_step == nullptr) {
     frame_->run.start(*blocks_.resolved);
   } else {
@@ -247,7 +256,7 @@ void Operation::scale_result() {
     if (is_own_block_only && atom / shape.segments != shape.rank) continue;
     const Range range = map_.range(Buffer::output, atom);
     std::byte* const at = output_ + range.first * element_bytes_;
-    scale(call_.op, static_cast<int>(shape.size), call_.dtype, at, at, range.count);
+    scale_elements(at, at, range.count);
   }
 }
 

@@ -193,6 +193,7 @@ class Operation final : public WorkState {
   // Elements of the input that are scaled in front of a reduction, into scratch.
   std::uint64_t prescaled_count(const Schedule& shape) const;
   void prescale(std::byte* to, std::uint64_t count);  // the input from now on
+  void scale_elements(std::byte* to, const std::byte* from, std::uint64_t count);
 
   // On control blocks.
   void bind_whole(const Schedule& shape);  // the map of a whole lowered operation
@@ -212,6 +213,7 @@ class Operation final : public WorkState {
   std::size_t gather_ranges(const PlanStep& step, std::uint32_t* range_count);  // of the frame; bytes
   // The local work of a step on bytes [offset, offset + length) of its slice; `arriving` replaces that source
   void compute(const PlanStep& step, std::size_t offset, std::size_t length, const std::byte* arriving);
+  void compute_run(std::byte* dst, std::span<const void* const> sources, std::size_t bytes);
   // The same with the progress lock held: the record shows that it reduces.
   void compute_shown(const PlanStep& step, std::size_t offset, std::size_t length, const std::byte* arriving);
   // Plans with wire copies (operation_wire.cpp).

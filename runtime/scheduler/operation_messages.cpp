@@ -118,14 +118,28 @@ void Operation::compute(const PlanStep& step, std::size_t offset, std::size_t le
         at[i] = is_message ? arriving + (from - offset) : address(sources[i], k) + in_atom;
       }
       std::byte* to_address = address(dst, k) + in_atom;
-      if (n == 1) {
-        copy_bytes(to_address, at[0], to - from);
-      } else {
-        kernel_(&call_.op.user, to_address, at.data(), n, (to - from) / element_bytes_);
-      }
+      compute_run(to_address, std::span(at).first(n), to - from);
     }
     atom_start += bytes;
   }
+}
+
+void Operation::compute_run(std::byte* dst, std::span<const void* const> sources, std::size_t bytes) {
+  const std::size_t n = sources.size();
+  if (n == 1) {
+    const auto* const from = static_cast<const std::byte*>(sources[0]);
+    return run_in_parts(engine_.helpers(), bytes, bytes, [&](std::size_t first, std::size_t length) {
+      copy_bytes(dst + first, from + first, length);
+    });
+  }
+  const auto run_kernel = [&](std::size_t first, std::size_t length) {
+    std::array<const void*, 256> at;
+    for (std::size_t i = 0; i < n; ++i) at[i] = static_cast<const std::byte*>(sources[i]) + first;
+    kernel_(&call_.op.user, dst + first, at.data(), n, length / element_bytes_);
+  };
+  // A function of the program is called on the program's threads alone.
+  if (call_.op.op == Op::user) return run_kernel(0, bytes);
+  run_in_parts(engine_.helpers(), bytes, bytes * n, run_kernel);
 }
 
 void Operation::compute_shown(const PlanStep& step, std::size_t offset, std::size_t length,
