@@ -123,6 +123,9 @@ inline constexpr Variable kVariables[] = {
     {"TUTTI_PROGRESS_AFFINITY", VariableType::text, "auto", "",
      "CPUs of the progress threads of all ranks of a machine, shared out in rank order: 0,1,12,13 or sets, "
      "0-1;12-13 (else MLSL_SERVER_AFFINITY says)"},
+    {"TUTTI_HELPERS", VariableType::text, "auto", "",
+     "threads of each rank that share its long passes over data: auto (as many as it has idle cores of its "
+     "own), or a number; 0: none"},
     {"TUTTI_WORKERS", VariableType::integer, "", "", "deprecated spelling of TUTTI_PROGRESS_THREADS", 0,
      "TUTTI_PROGRESS_THREADS"},
     {"TUTTI_WORKER_AFFINITY", VariableType::text, "", "", "deprecated spelling of TUTTI_PROGRESS_AFFINITY", 0,

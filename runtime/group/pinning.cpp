@@ -51,4 +51,10 @@ void pin_this_progress_thread(std::uint32_t number, std::span<const std::uint32_
     log_warn("progress thread {} runs where it was started: {}", number, bound.message());
 }
 
+void bind_this_helper(std::span<const std::uint32_t> cpus) {
+  if (cpus.empty()) return;
+  if (const Status bound = bind_this_thread(cpus); !bound)
+    log_warn("a helper thread runs where it was started: {}", bound.message());
+}
+
 }  // namespace tutti

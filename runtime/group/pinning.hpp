@@ -36,5 +36,7 @@ Status pin_this_thread(const Topology& topology, const PinRequest& request,
 
 // Binds the calling progress thread to these CPUs; none: it stays as it is. A failure is only a warning.
 void pin_this_progress_thread(std::uint32_t number, std::span<const std::uint32_t> cpus);
+// The same for a helper thread.
+void bind_this_helper(std::span<const std::uint32_t> cpus);
 
 }  // namespace tutti

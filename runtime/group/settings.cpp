@@ -124,6 +124,9 @@ Status read_progress(const Environment& environment, WorldSettings& settings) {
   auto progress = read_progress_settings(environment);
   if (!progress) return progress.status();
   settings.progress = *std::move(progress);
+  const auto helpers = read_helper_settings(environment);
+  if (!helpers) return helpers.status();
+  settings.helpers = *helpers;
   return {};
 }
 

@@ -13,6 +13,7 @@
 #include "runtime/base/status.hpp"
 #include "runtime/base/wire_setting.hpp"
 #include "runtime/group/domains.hpp"
+#include "runtime/group/helper_settings.hpp"
 #include "runtime/group/progress_settings.hpp"
 #include "runtime/group/tensor_settings.hpp"
 #include "runtime/group/tuning_file.hpp"
@@ -55,6 +56,7 @@ struct WorldSettings {
   std::string metrics_path;        // of TUTTI_METRICS; empty: none
   bool needs_metrics = true;       // false: its absence is a warning
   ProgressSettings progress;
+  HelperSettings helpers;
   TensorSettings tensors;
   WireSetting wire;  // of TUTTI_WIRE_DTYPE
   // Settings that must be equal on all ranks, as (variable, text). Compared when a world is made.

@@ -166,6 +166,7 @@ class WorldState final : private ControlObserver, private StallReceiver {
   Status agree();
   Status open_transports();
   ProgressThreadOptions progress_thread_options() const;
+  HelperOptions helper_options() const;
   struct Refusals {
     Status all;     // by all transports that cannot be used here
     Status memory;  // by shared memory
@@ -229,6 +230,8 @@ class WorldState final : private ControlObserver, private StallReceiver {
   std::uint32_t contract_hash_ = 0;
   WorldDomains domains_;
   std::vector<std::vector<std::uint32_t>> progress_cpus_;  // of its progress threads; empty: anywhere
+  std::vector<std::uint32_t> own_cpus_;                    // that this rank may use, rising
+  std::uint32_t helper_count_ = 0;
   // Of this machine, which may hold several nodes.
   int cpu_count_ = 1;
   int rank_count_here_ = 0;

@@ -155,6 +155,18 @@ Status first_problem(const std::vector<RankRecord>& records, std::string_view va
   return {};
 }
 
+// The number of helper threads that leaves every rank of the machine a core for each of its threads.
+std::uint32_t choose_own_helpers(const WorldSettings& settings, const WorldInfo& info,
+                                 const std::vector<RankRecord>& records) {
+  const auto own = static_cast<std::size_t>(info.rank);
+  std::vector<std::vector<std::uint32_t>> neighbours;
+  for (std::size_t rank = 0; rank < records.size(); ++rank) {
+    if (rank != own && info.machine_of_rank[rank] == info.machine_of_rank[own])
+      neighbours.push_back(list_cpus(records[rank].cpus));
+  }
+  return choose_helper_count(settings.topology, list_cpus(records[own].cpus), neighbours);
+}
+
 // Chooses the CPUs of the progress threads of this rank, among those of all ranks of its machine.
 Status plan_own_progress_cpus(const WorldSettings& settings, const WorldInfo& info,
                               std::vector<std::vector<std::uint32_t>>& cpus) {
@@ -274,6 +286,9 @@ Status WorldState::agree() {
   const MachineShare& here = machines[info().machine_of_rank[static_cast<std::size_t>(info().rank)]];
   rank_count_here_ = here.rank_count;
   cpu_count_ = here.cpu_count();
+  own_cpus_ = list_cpus(records[static_cast<std::size_t>(info().rank)].cpus);
+  helper_count_ =
+      settings_.helpers.count ? *settings_.helpers.count : choose_own_helpers(settings_, info(), records);
   return domains_.check();
 }
 

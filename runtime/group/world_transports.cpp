@@ -100,6 +100,7 @@ Status WorldState::open_transports() {
   if (transports_.size() > 1) options.waiting.first_sleep = kShortSleep;
   options.stall_warning = settings_.stall_warning;
   options.progress_threads = progress_thread_options();
+  options.helpers = helper_options();
   engine_ = std::make_shared<WorldEngine>(std::move(transports_), std::move(options), std::move(trace_));
   return {};
 }
@@ -111,6 +112,14 @@ ProgressThreadOptions WorldState::progress_thread_options() const {
   options.on_start = [cpus = progress_cpus_](std::uint32_t number) {
     pin_this_progress_thread(number, cpus[number]);
   };
+  return options;
+}
+
+HelperOptions WorldState::helper_options() const {
+  HelperOptions options;
+  options.count = helper_count_;
+  // A thread starts with the CPUs of the one that makes it, which may have fewer than its rank.
+  options.on_start = [cpus = own_cpus_] { bind_this_helper(cpus); };
   return options;
 }
 

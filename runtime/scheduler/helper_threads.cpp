@@ -192,7 +192,7 @@ void HelperThreads::judge(long* preemptions) {
   if (*preemptions != before) {
     stand_back();
   } else {
-    back_ns_.store(0, std::memory_order_relaxed);
+    back_ns_.store(back_ns_.load(std::memory_order_relaxed) / 2, std::memory_order_relaxed);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <clocale>
 #include <cstdio>
 #include <filesystem>
+#include <numeric>
 #include <string>
 
 #include "tests/support/catch.hpp"
@@ -134,4 +135,48 @@ TEST_CASE("variables have the same names in a Turkish locale") {
 }
 
 }  // namespace
+
+TEST_CASE("a rank has as many helpers as it has idle cores of its own") {
+  Topology machine;  // four cores of two threads
+  for (std::uint32_t core = 0; core < 4; ++core) {
+    machine.cores.push_back({2 * core, 2});
+    for (const std::uint32_t cpu : {core, core + 4}) machine.pus.push_back({cpu, true});
+  }
+  machine.sockets = {{0, 8}};
+  using Cpus = std::vector<std::uint32_t>;
+  const Cpus all = {0, 1, 2, 3, 4, 5, 6, 7};
+  const auto count = [&](const Cpus& own, const std::vector<Cpus>& neighbours) {
+    return choose_helper_count(machine, own, neighbours);
+  };
+  CHECK(count({0, 1, 2, 4, 5, 6}, {}) == 2);
+  CHECK(count({0, 1, 4, 5}, {{2, 3, 6, 7}}) == 1);
+  CHECK(count({0, 4}, {}) == 0);  // two threads of one core
+  CHECK(count({0}, {{1}}) == 0);
+  CHECK(count(all, {}) == 0);              // not bound
+  CHECK(count({0, 1, 2}, {{2, 3}}) == 0);  // a CPU that another rank may use
+  CHECK(count({100, 101}, {}) == 1);       // not in the topology
+  CHECK(count({}, {}) == 0);
+  machine.cpu_quota_milli = 2500;
+  CHECK(count({0, 1, 2}, {}) == 1);
+  CHECK(count({0, 1, 4, 5}, {{2, 3, 6, 7}}) == 0);
+  machine.cpu_quota_milli = 0;
+  for (std::uint32_t cpu = 8; cpu < 80; ++cpu) machine.pus.push_back({cpu, true});
+  Cpus many(64);
+  std::iota(many.begin(), many.end(), 100U);
+  CHECK(count(many, {}) == kMostAutomaticHelpers);
+}
+
+TEST_CASE("TUTTI_HELPERS is auto or a number") {
+  const auto count_of = [](const char* value) { return read_helper_settings({{"TUTTI_HELPERS", value}}); };
+  CHECK_FALSE(read_helper_settings({})->count);
+  CHECK_FALSE(count_of("auto")->count);
+  CHECK(count_of("0")->count == 0U);
+  CHECK(count_of("12")->count == 12U);
+  for (const char* wrong : {"-1", "256", "some", "3x", "1.5"}) {
+    CAPTURE(wrong);
+    CHECK_THAT(count_of(wrong).status().message(),
+               Catch::Matchers::Contains("expected auto or a number from 0"));
+  }
+}
+
 }  // namespace tutti
