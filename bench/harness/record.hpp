@@ -20,6 +20,7 @@ struct Record {
   Op op = Op::sum;
   bool in_place = false;
   int nodes = 1;
+  std::string map;        // the level that ranks were dealt over; empty: the field is left out
   int neighbours = 0;     // busy processes that were started beside the ranks; 0: the field is left out
   std::string algorithm;  // the row of the catalogue, or a peer's setting
   std::string transport;
@@ -83,6 +84,7 @@ inline std::string to_json(const Record& record) {
   field("in_place", record.in_place ? "true" : "false");
   field("ranks", std::to_string(shape.ranks));
   field("nodes", std::to_string(record.nodes));
+  if (!record.map.empty()) field("map", json_quoted(record.map));
   if (record.neighbours > 0) field("beside", std::to_string(record.neighbours));
   field("algorithm", json_quoted(record.algorithm));
   field("transport", json_quoted(record.transport));

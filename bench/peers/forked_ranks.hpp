@@ -17,6 +17,7 @@
 #include <system_error>
 #include <vector>
 
+#include "bench/peers/mapped_rank.hpp"
 #include "bench/peers/peer_main.hpp"
 
 namespace tutti::bench {
@@ -54,7 +55,7 @@ struct ForkedRanks {
   int start() const {
     const int rank = fork_all();
     if (!namespaces.empty()) enter(namespaces[place(rank, namespaces.size())]);
-    if (is_bound) bind_to_processor(rank);
+    if (!bind_as_mapped(rank) && is_bound) bind_to_processor(rank);
     return rank;
   }
   // In rank 0, when the others may end: their end is no failure from here on.

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "bench/harness/shared_page.hpp"
+#include "bench/peers/mapped_rank.hpp"
 #include "bench/peers/peer_main.hpp"
 
 namespace tutti::bench {
@@ -41,6 +42,7 @@ inline SharedPage make_launched_page(int rank, int ranks) {
 // `name`: of the library, for errors.
 template <class MakeLibrary>
 int run_under_mpi(std::string_view name, int argc, char** argv, int thread_level, MakeLibrary make_library) {
+  bind_as_mapped(launched_rank());
   int provided = 0;
   MPI_Init_thread(&argc, &argv, thread_level, &provided);
   try {

@@ -27,8 +27,8 @@ Json pair_of(std::string_view name, const std::string& value) {
 }
 
 // One CPU for each rank, as bind_to_core() deals them.
-std::vector<Placement> bound_placements(const Topology& topology, int rank_count) {
-  const std::vector<int> cpus = allowed_cpus_by_core();
+std::vector<Placement> bound_placements(const Topology& topology, MapLevel map, int rank_count) {
+  const std::vector<int> cpus = allowed_cpus_by(map, topology);
   std::vector<Placement> placements(static_cast<std::size_t>(rank_count));
   for (std::size_t rank = 0; rank < placements.size(); ++rank) {
     const int cpu = cpus[rank % cpus.size()];
@@ -50,8 +50,9 @@ Json machine_of(const BenchOptions& options, const Environment& environment, con
   } else if (options.nodes.node_count > 0) {
     how = "in network namespaces of this machine";
   } else if (options.binding == Binding::core) {
-    plan.placements = bound_placements(plan.topology, options.rank_count);
-    how = "bound to one CPU each";
+    plan.placements = bound_placements(plan.topology, options.map, options.rank_count);
+    how = options.has_map ? fmt::format("bound to one CPU each, mapped by {}", to_string(options.map))
+                          : "bound to one CPU each";
   } else if (is_pinned) {
     auto pinned = make_plan(environment, static_cast<std::uint32_t>(options.rank_count), "", "");
     if (pinned) plan = *std::move(pinned);

@@ -64,6 +64,7 @@ class Rounds {
     record.in_place = options.in_place;
     record.nodes = std::max(options.nodes.node_count, 1);
     record.neighbours = options.neighbour_count;
+    if (options.has_map) record.map = to_string(options.map);
     record.algorithm = last_["algorithm"].text();
     record.transport = last_["transport"].text();
     record.backend = last_["backend"].text();
@@ -184,6 +185,8 @@ class Comparison {
         "--alloc",
         options_.allocation == Allocation::tutti_heap ? "tutti" : "malloc"};
     start.command.insert(start.command.end(), command.begin(), command.end());
+    if (options_.has_map)
+      start.command.insert(start.command.end(), {"--map", std::string(to_string(options_.map))});
     if (!bed_) start.command.insert(start.command.end(), {"-n", std::to_string(options_.rank_count)});
     if (!options_.algorithm.empty())
       start.command.insert(start.command.end(), {"--algorithm", options_.algorithm});
@@ -239,8 +242,13 @@ class Comparison {
       if (!choice) return complain(library, choice.status().message());
       key += ":" + choice->setting;
       algorithm = choice->algorithm;
-      process = start_process(key, settings_.start_of(library, choice->setting, fits_,
-                                                      options_.binding == Binding::core, launch_values()));
+      // Where ranks are mapped, a peer's program binds itself, and its launcher does not.
+      const bool binds = options_.binding == Binding::core && !options_.has_map;
+      PeerProcess::Start start = settings_.start_of(library, choice->setting, fits_, binds, launch_values());
+      if (options_.has_map)
+        start.environment.emplace_back("TUTTI_BENCH_CPUS",
+                                       fmt::format("{}", fmt::join(allowed_cpus_by(options_.map), ",")));
+      process = start_process(key, start);
     }
     if (process == nullptr || !process->is_running()) return false;
     const auto answer = process->ask(request_line(shape, algorithm) + more, answer_limit());

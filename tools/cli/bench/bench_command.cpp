@@ -86,7 +86,7 @@ int rank_of(const Environment& environment) {
 
 // This process is one rank of a job, or the only one.
 int run_process_rank(const BenchOptions& options, const Environment& environment, bool is_alone, int* rank) {
-  const std::vector<int> cpus = allowed_cpus_by_core();
+  const std::vector<int> cpus = allowed_cpus_by(options.map);
   return guarded(is_alone ? -1 : rank_of(environment), [&] {
     if (options.binding == Binding::core) {
       const auto local_rank = get_integer(environment, "TUTTI_LOCAL_RANK");
@@ -102,7 +102,7 @@ int run_process_rank(const BenchOptions& options, const Environment& environment
 int run_threads(const BenchOptions& options, const Environment& environment) {
   // Ranks of one process would take shared memory too; what is asked for here is the transport for threads.
   if (!environment.find("TUTTI_TRANSPORTS")) ::setenv("TUTTI_TRANSPORTS", "inproc", 1);
-  const std::vector<int> cpus = allowed_cpus_by_core();
+  const std::vector<int> cpus = allowed_cpus_by(options.map);
   ThreadExchange exchange(options.rank_count);
   std::vector<int> statuses(static_cast<std::size_t>(options.rank_count));
   std::vector<std::thread> threads;

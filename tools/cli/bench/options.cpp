@@ -70,6 +70,7 @@ constexpr std::string_view kFooter =
     "  tutti bench allreduce -n 2 -e 1k --submitted --rounds 9\n"
     "  tutti bench allreduce -n 2 -b 4 -e 64 --beside 6 --bind none --against mpich\n"
     "  tutti bench allreduce -n 2 --against mpich --html results.html\n"
+    "  tutti bench allreduce -n 8 --map socket\n"
     "  tutti bench roofline -n 2 --json ceilings.json --plot ceilings.svg\n"
     "  tutti bench allgather -b 1k -e 64m --against openmpi,mpich --json a.json --plot a.svg\n"
     "  tutti bench allreduce --nodes 2 --rate 1gbit --against openmpi,gloo,sockets\n"
@@ -79,7 +80,7 @@ constexpr std::string_view kFooter =
 struct Words {
   std::string collective, dtype = "f32", op = "sum", first = "4", last = "256m", factor = "4";
   std::string compute = "100ms", then, device = "host", allocation = "malloc", pages = "4k", binding = "auto",
-              nodes, against;
+              nodes, against, map;
   int iterations = 0;
   bool is_b2b = false, is_hot = false;
 };
@@ -180,6 +181,11 @@ void add_rank_options(ArgumentParser& app, BenchOptions& o, Words& w) {
                  "starts the ranks and the buffers are the host's)")
       .take_last()
       .show_default();
+  app.add_option("--map", w.map,
+                 "core, llc, numa or socket: bind one rank to each core, neighbouring ranks to neighbouring "
+                 "cores (core), or "
+                 "to one last-level cache, NUMA node or socket after the other; peers get the same CPUs")
+      .excludes(nodes);
   app.add_option("--beside", o.neighbour_count,
                  "busy processes to start beside the ranks, as on a machine that is shared; see also --bind")
       .show_default();
@@ -320,6 +326,15 @@ Status take_modes(const Words& w, BenchOptions& o) {
                                         o.neighbour_count, kMostNeighbours));
   if (w.binding != "auto" && w.binding != "none" && w.binding != "core")
     return invalid_argument(fmt::format("--bind: '{}' is not none, core or auto", w.binding));
+  if (!w.map.empty()) {
+    const auto map = parse_map_level(w.map);
+    if (!map) return invalid_argument(fmt::format("--map: '{}' is not core, llc, numa or socket", w.map));
+    if (w.binding == "none") return invalid_argument("--map: binds each rank; leave it or --bind none out");
+    o.map = *map;
+    o.has_map = true;
+    o.binding = Binding::core;
+    return {};
+  }
   o.binding = w.binding == "auto" ? Binding::automatic : w.binding == "core" ? Binding::core : Binding::none;
   return {};
 }

@@ -11,6 +11,7 @@
 #include "bench/harness/harness.hpp"
 #include "runtime/base/status.hpp"
 #include "tools/cli/bench/nodes.hpp"
+#include "tools/cli/bench/placement.hpp"
 
 namespace tutti::tool {
 
@@ -44,6 +45,8 @@ struct BenchOptions {
   bool has_rank_count = false;
   bool uses_threads = false;
   Binding binding = Binding::automatic;
+  MapLevel map = MapLevel::core;  // which CPU of its own a bound rank gets
+  bool has_map = false;
   int neighbour_count = 0;  // busy processes beside the ranks
 
   std::string json_path, plot_path, html_path;

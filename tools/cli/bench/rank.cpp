@@ -27,6 +27,7 @@
 #include "tools/cli/bench/workload.hpp"
 #include "tools/cli/files.hpp"
 #include "tools/cli/run/run.hpp"
+#include "topology/discovery.hpp"
 
 namespace tutti::tool {
 namespace {
@@ -49,7 +50,8 @@ Request request_of(const BenchOptions& options, const Shape& shape) {
 }
 
 // How the ranks of this node are kept to the `cpu_count` CPUs that they may use together.
-std::string_view binding_text(const BenchOptions& options, int ranks, int cpu_count) {
+std::string binding_text(const BenchOptions& options, int ranks, int cpu_count) {
+  if (options.has_map) return map_text(options.map, discover_this_machine());
   if (options.binding == Binding::core) return cpu_count < ranks ? "bound evenly" : "bound one per CPU";
   return count_allowed_cpus() < cpu_count ? "bound by TUTTI_PIN or who started them" : "not bound";
 }
@@ -299,6 +301,7 @@ class Rows {
     record.library.clear();  // named in comparisons only
     record.nodes = node_count_;
     record.neighbours = options_.neighbour_count;
+    if (options_.has_map) record.map = to_string(options_.map);
     return record;
   }
 

@@ -145,7 +145,7 @@ int run_tune_job(const TuneOptions& options) {
   // are threads.)
   const std::string path = output_path(options, Environment::of_process());
   ::setenv("TUTTI_TUNING_FILE", "off", 1);
-  const std::vector<int> cpus = allowed_cpus_by_core();
+  const std::vector<int> cpus = allowed_cpus_by(MapLevel::core);
   const CommGroup group = init();
   const bool is_first = group.rank() == 0;
   const int node_count = count_nodes(group), cpu_count = count_cpus(group, cpus);
