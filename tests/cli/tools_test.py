@@ -107,6 +107,25 @@ def test_usage(_folder):
                         (["--nodes", "2", "-n", "2", "--against", "gloo"], "-n"), (["--nodes", "2x", "--against", "gloo"], "'2x' is not"),
                         (["--nodes", "0", "--against", "gloo"], "'0' is not")):
         expect_usage_error(["bench", "allreduce", *words], said)
+    # A wrong word: the argument, what was expected, what to type.
+    for words, *said in ((["ben"], "did you mean bench?"), (["bench"], "tutti bench allreduce"), (["bench", "allreduce", "extra"], "'extra' is one"),
+                         (["bench", "allreduce", "--budgte", "1"], "did you mean --budget?"), (["bench", "allreduce", "-n"], "--ranks: a value must follow"),
+                         (["bench", "allreduce", "-n", "x"], "--ranks: expected a whole number", "'x'"),
+                         (["bench", "allreduce", "--budget", "x"], "--budget: expected a number", "'x'"),
+                         (["bench", "allreduce", "-f", "x"], "-f: 'x' is not a factor such as 4"),
+                         (["bench", "allreduce", "--b2b", "--hot"], "--b2b excludes --hot; give one"),
+                         (["bench", "allreduce", "-n", "2", "--json", "/nowhere/a"], "--json /nowhere/a: cannot write", "a folder of yours"),
+                         (["bench", "allreduce", "--nodes", "2", "--against", "sockets", "--rate", "5x"], "--rate: expected", "1gbit", "'5x'"),
+                         (["run"], "such as python3 train.py"), (["run", "-n", "x", "true"], "-n: expected a number of ranks from 1", "'x'"),
+                         (["run", "--min-np", "x", "true"], "--min-np: expected a number of ranks", "'x'"), (["run", "--agent", "", "true"], "--agent: expected"),
+                         (["run", "--hostfile", "/nowhere", "true"], "--hostfile: cannot read '/nowhere': No such file"),
+                         (["info", "--plan", "2", "--bind-order", "z"], "--bind-order: expected one of compact, scatter, got 'z'"),
+                         (["info", "--topology", "--plot", "/nowhere/a.svg"], "--plot /nowhere/a.svg: cannot write"),
+                         (["explain", "allreduce", "x"], "expected bytes such as 4096"), (["schedule", "allreduce"], "name an algorithm", "ring"),
+                         (["trace"], "tutti trace trace.*.json"), (["trace", "/nowhere"], "'/nowhere' cannot be read"), (["doctor", "/"], "TUTTI_RECORDER"),
+                         (["top", "--interval", "0"], "--interval: expected seconds"), (["tune"], "tutti run -n 4 tutti tune"),
+                         (["horovodrun", "true"], "such as -np 4"), (["completion", "zsh"], "'zsh' is one argument too many")):
+        expect_usage_error(words, *said)
     # An unknown algorithm fails and lists the right ones, however it is asked for.
     expect_usage_error(["bench", "allreduce", "--algorithm", "rong"], "--algorithm", "ring", "two_shot")
     expect_usage_error(["bench", "allreduce"], "TUTTI_ADJUST_ALLREDUCE", "column 1", "ring", TUTTI_ADJUST_ALLREDUCE="rong")

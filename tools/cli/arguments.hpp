@@ -14,6 +14,7 @@
 namespace CLI {
 class App;
 class Option;
+class ParseError;
 }  // namespace CLI
 
 namespace tutti::tool {
@@ -61,6 +62,8 @@ class ArgumentParser {
   bool parse(int argc, char** argv, int* status);
 
  private:
+  std::string message_for(const CLI::ParseError& error, const std::vector<std::string>& words) const;
+
   std::unique_ptr<CLI::App> app_;
 };
 
@@ -81,6 +84,13 @@ std::string joined(const Words& words, std::string_view separator) {
   }
   return text;
 }
+
+// The word of `known` that `word` was probably meant to be: it differs by two letters at most, or begins with it.
+// Empty where none does.
+std::string nearest_word(std::string_view word, const std::vector<std::string>& known);
+
+// Whether a file of that name can be written; `option` is the one that names it. Errors: invalid_argument.
+Status check_writable(std::string_view option, const std::string& path);
 
 // Prints "tutti <command>: <message>" to stderr; returns 2, the exit status of a usage error.
 int usage_error(std::string_view command, const Status& status);

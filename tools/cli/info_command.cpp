@@ -305,6 +305,9 @@ struct DrawingOptions {
 int print_topology(const DrawingOptions& options, bool is_json) {
   if (!options.plot_path.empty() && !options.plot_path.ends_with(".svg"))
     return usage_error("info", invalid_argument("--plot: expected a name that ends in .svg"));
+  if (!options.plot_path.empty())
+    if (const Status checked = check_writable("--plot", options.plot_path); !checked)
+      return usage_error("info", checked);
   const auto plan = make_plan(Environment::of_process(), options.rank_count, options.policy, options.order);
   if (!plan) return usage_error("info", plan.status());
   const Json boxes = boxes_of(*plan);

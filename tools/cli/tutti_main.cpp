@@ -4,8 +4,10 @@
 #include <exception>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/base/version.hpp"
+#include "tools/cli/arguments.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/run/run.hpp"
 #include "transports/registry.hpp"
@@ -107,7 +109,11 @@ int main(int argc, char** argv) {
   if (word.empty()) {
     print_help(stderr);
   } else {
-    std::fprintf(stderr, "tutti: there is no command '%s'; `tutti --help` lists them\n", argv[1]);
+    std::vector<std::string> names;
+    for (const Command& command : kCommands) names.emplace_back(command.name);
+    const std::string nearest = tutti::tool::nearest_word(word, names);
+    std::fprintf(stderr, "tutti: there is no command '%s'; %s%s`tutti --help` lists them\n", argv[1],
+                 nearest.empty() ? "" : "did you mean ", nearest.empty() ? "" : (nearest + "? ").c_str());
   }
   return 2;
 }

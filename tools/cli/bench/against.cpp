@@ -457,7 +457,11 @@ int run_comparison(const BenchOptions& options) {
   std::string folder = options.peers_path;
   if (folder.empty()) {
     const auto found = find_data_file("../bench/peers/settings.json", "peers/settings.json");
-    if (!found) return usage_error("bench", found.status().with_context("--against"));
+    if (!found)
+      return usage_error(
+          "bench", invalid_argument("--against: the peers' programs are not in this package; a build of the "
+                                    "sources has them (tools/quickstart --build), and --peers-dir names "
+                                    "their folder there: build/bench/peers"));
     folder = found->substr(0, found->find_last_of('/'));
   }
   auto settings = PeerSettings::load(folder, options.nodes.node_count > 0);

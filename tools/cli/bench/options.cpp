@@ -235,7 +235,9 @@ Status take_collective(const Words& w, BenchOptions& o) {
   for (const std::string_view name : kCollectiveNames) {
     if (name != to_string(Collective::send_recv)) known += fmt::format(" {}", name);
   }
-  if (w.collective.empty()) return invalid_argument("a collective is missing; there are:" + known);
+  if (w.collective.empty())
+    return invalid_argument("name a collective, such as: tutti bench allreduce; there are:" + known +
+                            ", and roofline");
   return invalid_argument(
       fmt::format("there is no collective '{}'; there are:{}, and roofline", w.collective, known));
 }
@@ -244,8 +246,9 @@ Status take_sizes(const Words& w, BenchOptions& o) {
   constexpr std::string_view kSize = "a size such as 4, 64k or 256m";
   TUTTI_RETURN_IF_ERROR(take(bench::parse_bytes(w.first), "-b", w.first, kSize, o.first_bytes));
   TUTTI_RETURN_IF_ERROR(take(bench::parse_bytes(w.last), "-e", w.last, kSize, o.last_bytes));
-  TUTTI_RETURN_IF_ERROR(take(bench::parse_bytes(w.factor), "-f", w.factor, "a factor", o.factor));
-  if (o.factor < 2) return invalid_argument("-f: the factor must be at least 2");
+  TUTTI_RETURN_IF_ERROR(take(bench::parse_bytes(w.factor), "-f", w.factor, "a factor such as 4", o.factor));
+  if (o.factor < 2)
+    return invalid_argument(fmt::format("-f: expected a factor of at least 2, got '{}'", w.factor));
   if (o.last_bytes < o.first_bytes)
     return invalid_argument(fmt::format("-b {} is more than -e {}", w.first, w.last));
   return {};
@@ -265,6 +268,15 @@ Status take_op(const Words& w, BenchOptions& o) {
   const std::string_view why = why_illegal(o.op, o.dtype);
   if (!why.empty()) return invalid_argument(fmt::format("--op {} --dtype {}: {}", w.op, w.dtype, why));
   return {};
+}
+
+// As tc of iproute2 takes them.
+bool is_rate(std::string_view text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (digits == 0 || digits > 6 || text.substr(0, digits).find_first_not_of('0') == std::string_view::npos)
+    return false;
+  constexpr std::array kUnits = {"bit", "kbit", "mbit", "gbit"};
+  return std::find(kUnits.begin(), kUnits.end(), text.substr(digits)) != kUnits.end();
 }
 
 Status take_against(const Words& w, BenchOptions& o) {
@@ -289,12 +301,16 @@ Status take_against(const Words& w, BenchOptions& o) {
                     "alltoall, barrier are",
                     to_string(o.collective)));
   }
-  if (o.round_count < 1) return invalid_argument("--rounds: at least 1");
+  if (o.round_count < 1)
+    return invalid_argument(fmt::format("--rounds: expected at least 1, got {}", o.round_count));
   if (w.nodes.empty()) return {};
   if (o.against.empty()) return invalid_argument("--nodes: only comparisons (--against) make nodes");
   const auto nodes = parse_nodes(w.nodes);
   TUTTI_RETURN_IF_ERROR(
       take(nodes, "--nodes", w.nodes, "a number of nodes such as 2, or 2x4 with ranks", o.nodes));
+  if (!o.rate.empty() && !is_rate(o.rate))
+    return invalid_argument(
+        fmt::format("--rate: expected a rate such as 1gbit or 200mbit, got '{}'", o.rate));
   o.rank_count = o.nodes.node_count * o.nodes.ranks_per_node;
   o.has_rank_count = true;
   return {};
@@ -305,7 +321,7 @@ Status take_modes(const Words& w, BenchOptions& o) {
   if (w.is_b2b) o.loop.mode = bench::Mode::b2b;
   if (w.is_hot) o.loop.mode = bench::Mode::hot;
   if (w.iterations < 0 || o.loop.warmup_count < 0)
-    return invalid_argument("--iters and --warmup must not be negative");
+    return invalid_argument("--iters, --warmup: expected 0 or more calls");
   // The ranks of a batch start when the system lets them, so batches of a loop must be long.
   constexpr int kMostInLoop = 20000;
   constexpr int kMostNeighbours = 4096;

@@ -7,13 +7,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "tools/cli/arguments.hpp"
 #include "tools/cli/files.hpp"
 #include "tools/cli/process.hpp"
 
@@ -72,14 +71,9 @@ int draw_plots(const BenchOptions& options, const std::function<Json()>& about) 
 
 Status check_outputs(const BenchOptions& options) {
   for (const auto& [option, path] :
-       {std::pair("--plot", options.plot_path), std::pair("--html", options.html_path)}) {
-    if (path.empty()) continue;
-    const std::size_t slash = path.find_last_of('/');
-    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-    const std::string& place = ::access(path.c_str(), F_OK) == 0 ? path : folder;
-    if (::access(place.c_str(), W_OK) != 0)
-      return invalid_argument(fmt::format("{} {}: cannot write to {} ({}); name a file in a folder of yours",
-                                          option, path, place, std::strerror(errno)));
+       {std::pair("--json", options.json_path), std::pair("--plot", options.plot_path),
+        std::pair("--html", options.html_path)}) {
+    if (!path.empty()) TUTTI_RETURN_IF_ERROR(check_writable(option, path));
   }
   return {};
 }

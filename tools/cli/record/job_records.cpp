@@ -171,9 +171,10 @@ Result<JobRecords> find_job(const std::string& what, const std::string& world) {
     }
   }
   if (ranks.empty()) {
-    return invalid_argument(fmt::format("no record of a rank is in '{}'{}{}", *folder,
-                                        unreadable.empty() ? "" : ": ",
-                                        unreadable.empty() ? "" : unreadable[0]));
+    return invalid_argument(fmt::format("no record of a rank is in '{}'{}", *folder,
+                                        unreadable.empty()
+                                            ? "; expected the folder that TUTTI_RECORDER names in the job"
+                                            : ": " + unreadable[0]));
   }
   auto job = choose_world(std::move(ranks), wanted);
   if (job) job->unreadable = std::move(unreadable);

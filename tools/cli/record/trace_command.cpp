@@ -20,7 +20,10 @@ int trace_command(int argc, char** argv) {
   app.add_option("-o,--output", merged, "the merged trace").show_default();
   int status = 0;
   if (!app.parse(argc, argv, &status)) return status;
-  if (parts.empty()) return usage_error("trace", invalid_argument("expected the files of the ranks"));
+  if (parts.empty())
+    return usage_error(
+        "trace", invalid_argument(
+                     "expected the files of the ranks, which TUTTI_TRACE names: tutti trace trace.*.json"));
   const Status done = merge_trace_files(parts, merged);
   return done ? 0 : usage_error("trace", done);
 }

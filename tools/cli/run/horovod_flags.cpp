@@ -53,7 +53,7 @@ Status use_tcp(RunOptions& options, const RunFlag&, std::string_view) {
 Result<int> parse_whole(std::string_view text, int low, int high, std::string_view what) {
   const auto number = parse_number<int>(text);
   if (number && *number >= low && *number <= high) return *number;
-  return invalid_argument(fmt::format("expected {} from {} to {}", what, low, high));
+  return invalid_argument(fmt::format("expected {} from {} to {}, got '{}'", what, low, high, text));
 }
 
 // Stores a number from 1 to `most`.

@@ -129,7 +129,10 @@ constexpr RunFlag kOwnFlags[] = {
     {"--bind", 1, set_bind},
     {"--bind-order", 1, set_bind_order},
     {"--agent", 1,
-     [](RunOptions& o, const RunFlag&, std::string_view text) { return set_member(o.agent, text); }},
+     [](RunOptions& o, const RunFlag&, std::string_view text) {
+       if (text.empty()) return invalid_argument("expected a command, such as ssh");
+       return set_member(o.agent, text);
+     }},
     {"--help -h", 0, set_flag<&RunOptions::wants_help>},
     {"--no-prefix", 0, set_flag<&RunOptions::has_prefix, false>},
     {"--report-bindings", 0, set_flag<&RunOptions::reports_bindings>},

@@ -4,7 +4,9 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <optional>
 
@@ -151,7 +153,8 @@ Result<std::string> read_text(const std::string& path) {
   std::ifstream file(path);
   std::string text;
   std::getline(file, text, '\0');
-  if (!file.is_open() || file.bad()) return invalid_argument(fmt::format("cannot read '{}'", path));
+  if (!file.is_open() || file.bad())
+    return invalid_argument(fmt::format("cannot read '{}': {}", path, std::strerror(errno)));
   return text;
 }
 
@@ -207,7 +210,8 @@ Result<RunOptions> parse_run_options(std::span<const std::string_view> arguments
   if (is_horovodrun) TUTTI_RETURN_IF_ERROR(complete_horovodrun(options));
   for (const std::string_view word : arguments.subspan(*program)) options.program.emplace_back(word);
   if (options.wants_check_build) return options;
-  if (options.program.empty()) return invalid_argument("a program to run must follow the options");
+  if (options.program.empty())
+    return invalid_argument("a program to run must follow the options, such as python3 train.py");
   if (!options.config_path.empty()) {
     if (const Status status = read_config(options, given); !status)
       return status.with_context("--config-file " + options.config_path);

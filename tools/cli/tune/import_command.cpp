@@ -95,6 +95,7 @@ int import_command(int argc, char** argv) {
   import->tuning.origin = fmt::format("tutti tune --import, of {}'s rules", to_string(import->form));
   const std::string tuning = to_text(import->tuning);
   if (!output.empty()) {
+    if (const Status checked = check_writable("-o", output); !checked) return usage_error("tune", checked);
     std::ofstream file(output, std::ios::binary);
     file << tuning;
     file.close();

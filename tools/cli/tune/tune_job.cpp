@@ -7,9 +7,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
+#include <filesystem>
+#include <system_error>
 
 #include "runtime/group/comm_group.hpp"
 #include "runtime/group/tuning_file.hpp"
+#include "tools/cli/arguments.hpp"
 #include "tools/cli/bench/job.hpp"
 #include "tools/cli/bench/placement.hpp"
 #include "tools/cli/bench/report.hpp"
@@ -162,9 +165,12 @@ int run_tune_job(const TuneOptions& options) {
   // Asked before minutes are spent.
   std::string other;
   auto file = read_for_extension(path, *fingerprint, &other);
-  if (!where || !file) {
+  std::error_code ignored;  // the next check says it
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  const Status writable = check_writable("-o", path);
+  if (!where || !file || !writable) {
     field.stop();
-    throw_status(where ? file.status() : where.status());
+    throw_status(!where ? where.status() : !file ? file.status() : writable);
   }
   const CampaignPlan plan = placed_plan(options, group.size(), *where, fits);
   if (!options.is_json) {
