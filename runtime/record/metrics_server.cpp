@@ -78,7 +78,7 @@ Status MetricsServer::listen() {
 MetricsServer::~MetricsServer() {
   if (thread_.joinable()) {
     const std::uint64_t one = 1;
-    static_cast<void>(::write(stop_, &one, sizeof one));
+    [[maybe_unused]] const ssize_t written = ::write(stop_, &one, sizeof one);
     thread_.join();
   }
   if (is_bound_ && is_own_socket()) ::unlink(path_.c_str());
