@@ -13,9 +13,16 @@ import functools
 import importlib
 import os
 import re
+import sys
 
-import torch
-import torch.distributed as dist
+try:
+    import torch
+    import torch.distributed as dist
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f"tutti.torch needs {missing.name}, which this Python does not have: {sys.executable} -m pip install {missing.name}",
+        name=missing.name,
+    ) from missing
 from tutti_torch_backend import install_as, install_from_environment
 
 from . import _torch_build

@@ -9,7 +9,14 @@ matched by name, so they may call in different orders. Errors: HorovodInternalEr
 docs/horovod.md has the rest.
 """
 
-import numpy
+import sys
+
+try:
+    import numpy
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        f"tutti.horovod needs numpy, which this Python does not have: {sys.executable} -m pip install numpy", name=missing.name
+    ) from missing
 
 from ._basics import *  # noqa: F401,F403
 from ._basics import BASICS
