@@ -19,7 +19,7 @@ NOT_READ = ("docs/notebook/",)
 
 # Why a command is not run here: the first pattern that is found in it decides.
 LEFT_OUT = [
-    (r"^(?:meson|ninja|pip|g\+\+|cc|pkg-config)\s|^tools/(?:quickstart|check|dev/wheels|dev/peers|dev/debs)\b", "builds or installs; tests of the suites multiprocess and wheels do that"),
+    (r"^(?:meson|ninja|pip|g\+\+|cc|pkg-config)\s|\bvenv\b|^tools/(?:quickstart|check|dev/wheels|dev/peers|dev/debs)\b", "builds or installs; tests of the suites multiprocess and wheels do that"),
     (r"\b(?:mpirun|mpiexec|srun|torchrun)\b", "needs a launcher; the tests launcher_* and torch_* start with them"),
     (r"^tutti (?:doctor|top)\b", "needs a job that hangs; the tests doctor and top have such"),
     (r"^podman\b", "needs a container engine, and images of others"),
