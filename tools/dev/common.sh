@@ -81,10 +81,10 @@ configure() {
   if [ -f "$folder/build.ninja" ]; then
     if [ $# -gt 0 ]; then meson configure "$folder" "$@"; fi
   else
-    # Meson looks for ccache only where CXX is not set. Without ccache, headers are compiled once instead.
+    # Meson looks for ccache only where CXX is not set. Without ccache, headers are compiled once instead, and ten sources of a target together.
     if ! has_ccache; then
       local -x CXX="${CXX:-c++}"
-      set -- -Dprecompiled=true "$@"
+      set -- -Dprecompiled=true -Dunity=on -Dunity_size=10 "$@"
     elif [ -n "${CXX:-}" ]; then
       local -x CXX="ccache $CXX"
     fi
