@@ -86,6 +86,8 @@ def check_movement():
         first = sum(counts[: hvd.rank()])
         parts.append(of_rank(100 * other, "int64", (sum(counts), 2))[first : first + counts[hvd.rank()]])
     expect(output, numpy.concatenate(parts), "alltoall")
+    some, received = hvd.alltoall(numpy.arange(hvd.size() + 3), [1] * hvd.size())
+    expect(some, numpy.full(hvd.size(), hvd.rank()), "alltoall of fewer rows than there are")
     even = hvd.alltoall(numpy.arange(hvd.size()) + 10 * hvd.rank())
     assert even.tolist() == [10 * other + hvd.rank() for other in range(hvd.size())]
     assert hvd.broadcast_object({"from": hvd.rank()}, root)["from"] == root
@@ -141,7 +143,15 @@ def check_process_sets():
     assert odd.process_set_id is None and not hvd.remove_process_set(hvd.global_process_set)
     third = hvd.add_process_set([0])
     assert third.process_set_id == 2 and third.size() == 1 and third.rank() == (0 if hvd.rank() == 0 else -1)
-    hvd.barrier()
+    again = hvd.ProcessSet([0])
+    hvd.init(process_sets=[again])
+    assert again.process_set_id == 2 and third.process_set_id is None
+    expect_error(ValueError, ["add_process_set"], hvd.init, process_sets=[[1]])
+    hvd.shutdown()
+    expect_error(ValueError, ["duplicate"], hvd.init, process_sets=[hvd.ProcessSet([0]), hvd.ProcessSet([0])])
+    assert not hvd.is_initialized()
+    hvd.init(process_sets=[again])
+    assert again.process_set_id == 1
 
 
 def check_join():

@@ -310,12 +310,19 @@ def check_elastic():
         state.epoch = 4
         state.restore()
         assert state.epoch == 3 and all(torch.equal(p, old) for p, old in zip(model.parameters(), saved))
-        assert not sampler.processed_indices
+        assert sampler.state_dict() == {"epoch": 0, "processed_num": 0}
         raise hvd.HorovodInternalError("a rank was lost")
 
     expect_error(hvd.HorovodInternalError, ["no rank was lost"], work, state)
     parts = hvd.allgather_object(list(sampler))
     assert {index for part in parts for index in part} == set(range(10)) and len({len(part) for part in parts}) == 1
+    sampler.record_batch(0, 2)
+    sampler.load_state_dict(sampler.state_dict())
+    used = {index for part in parts for index in part[:2]}
+    left = {index for part in hvd.allgather_object(list(sampler)) for index in part}
+    assert left == set(range(10)) - used, (left, used)
+    scheduler = torch.optim.lr_scheduler.StepLR(torch.optim.SGD(model.parameters(), lr=1.0), 1)
+    assert hvd.elastic.TorchState(scheduler=scheduler).scheduler is scheduler
 
 
 def check_alias():

@@ -33,7 +33,7 @@ Average, Sum, Adasum, Min, Max, Product = ReduceOp
 
 
 def init(comm=None, process_sets=None):
-    """Meets the other ranks of the job. Called again, it does nothing.
+    """Meets the other ranks of the job. Called again, it only lets these process sets stand for those of the same ranks.
 
     comm: ranks of the job that take part (None: all), or a communicator of mpi4py. process_sets: list of ProcessSet or of lists of ranks.
     Works under tutti run, horovodrun, mpiexec, mpirun, srun and torchrun, or alone.

@@ -75,6 +75,19 @@ class Job:
             process_set.process_set_id = number
             self._tell_watchers()
 
+    def adopt(self, process_set):
+        """Lets it stand for the set of the same ranks, which the object that did so no longer does. Errors: ValueError where there is none."""
+        if process_set.ranks is None:
+            process_set.ranks = _ranks_of(process_set.mpi_comm, self.rank)
+        number = next((number for number, known in self.sets.items() if number and known.ranks == process_set.ranks), None)
+        if number is None:
+            raise ValueError(f"init: the job runs without {process_set}; use hvd.add_process_set()")
+        with _lock:
+            self.sets[number].process_set_id = None
+            self.sets[number] = process_set
+            process_set.process_set_id = number
+            self._tell_watchers()
+
     def remove(self, process_set):
         number = process_set.process_set_id
         if not number or self.sets.get(number) is not process_set:
@@ -182,23 +195,39 @@ def admitted():
 
 def init(comm, process_sets, global_set, make_set):
     global _job
+    sets = [] if process_sets in (None, "dynamic") else process_sets
     with _lock:
-        if _job is not None:
-            return
-        folder = _elastic_folder.current()
-        joins = folder is not None and folder.is_joining()
-        process = secrets.randbelow(1 << 62) + 1 if joins else 0
-        world, is_own_world = (_join(folder, process), True) if joins else _world_of(comm)
-        _job = job = Job(world, is_own_world, global_set, process)
-        _tell_watchers(job)
-    # The other ranks of a job that this process joins have no sets any more.
-    for entry in [] if joins or process_sets in (None, "dynamic") else process_sets:
-        process_set = make_set(entry)
-        if process_set.ranks is None:
-            process_set.ranks = _ranks_of(process_set.mpi_comm, job.rank)
-        if process_set.ranks == global_set.ranks:
-            raise ValueError(f"init: {process_set} has all ranks; it is global_process_set")
-        job.add(process_set)
+        is_new = _job is None
+        if is_new:
+            joins = _start(comm, global_set)
+    if not is_new:
+        for entry in sets:
+            current().adopt(make_set(entry))
+        return
+    try:
+        # The other ranks of a job that this process joins have no sets any more.
+        for entry in [] if joins else sets:
+            process_set = make_set(entry)
+            if process_set.ranks is None:
+                process_set.ranks = _ranks_of(process_set.mpi_comm, current().rank)
+            if process_set.ranks == global_set.ranks:
+                raise ValueError(f"init: {process_set} has all ranks; it is global_process_set")
+            current().add(process_set)
+    except ValueError:
+        shutdown()
+        raise
+
+
+def _start(comm, global_set):
+    """Makes the job. Returns whether this process joins one that runs."""
+    global _job
+    folder = _elastic_folder.current()
+    joins = folder is not None and folder.is_joining()
+    process = secrets.randbelow(1 << 62) + 1 if joins else 0
+    world, is_own_world = (_join(folder, process), True) if joins else _world_of(comm)
+    _job = Job(world, is_own_world, global_set, process)
+    _tell_watchers(_job)
+    return joins
 
 
 def shutdown():

@@ -151,9 +151,9 @@ def root_of(process_set, root_rank):
 
 
 def check_op_of_reducescatter(op):
-    """Errors: ValueError."""
+    """Errors: HorovodInternalError."""
     if op not in (Average, Sum):
-        raise ValueError(f"reducescatter: op {op!r}: expected Average or Sum")
+        raise HorovodInternalError(f"reducescatter: op {op!r}: expected Average or Sum")
 
 
 def submit(membership, name, *arguments, **options):
@@ -283,6 +283,10 @@ def alltoall(arrays, tensor, splits, name=None, process_set=global_process_set):
     membership = _job.current().membership(process_set)
     if not arrays.shape(tensor):
         raise HorovodInternalError("alltoall: a tensor without dimensions cannot be split along the first one")
+    if splits is not None:
+        splits = arrays.splits(splits)
+        sent = int(sum(splits))
+        tensor = tensor[:sent] if sent < arrays.shape(tensor)[0] else tensor
     result = [None, None]
 
     def allocate(rows):
@@ -295,7 +299,7 @@ def alltoall(arrays, tensor, splits, name=None, process_set=global_process_set):
         membership.name_of("alltoall", name),
         arrays.view(tensor),
         collective="alltoall",
-        splits=None if splits is None else arrays.splits(splits),
+        splits=splits,
         allocate=allocate,
         stream=arrays.stream(tensor),
     )

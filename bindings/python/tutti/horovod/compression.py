@@ -39,5 +39,6 @@ def make_cast_compressor(name, narrow, wider, cast, dtype_of=lambda tensor: tens
 
 def compressed(collective, tensors, compression):
     """What collective, a function of a list of tensors, gives of compressed tensors: decompressed, as a list."""
-    narrow, contexts = zip(*[compression.compress(tensor) for tensor in tensors])
-    return [compression.decompress(result, context) for result, context in zip(collective(list(narrow)), contexts)]
+    pairs = [compression.compress(tensor) for tensor in tensors]
+    results = collective([narrow for narrow, _ in pairs])
+    return [compression.decompress(result, context) for result, (_, context) in zip(results, pairs)]

@@ -1,6 +1,5 @@
 """Elastic training: states that are committed, restored and brought to all ranks, and training that goes on when ranks come and go."""
 
-import copy
 import enum
 import functools
 import queue
@@ -84,7 +83,7 @@ class State:
 
 
 class ObjectState(State):
-    """Keyword arguments as attributes, which are pickled."""
+    """Keyword arguments as attributes, which are pickled. A commit keeps the objects, not copies of them, as Horovod's do."""
 
     def __init__(self, bcast_object=_objects.broadcast_object, get_rank=_basics.rank, **kwargs):
         super().__init__(bcast_object, get_rank)
@@ -92,7 +91,7 @@ class ObjectState(State):
         self._set_attributes()
 
     def save(self):
-        self._saved_state = {name: copy.deepcopy(getattr(self, name)) for name in self._saved_state}
+        self._saved_state = {name: getattr(self, name) for name in self._saved_state}
 
     def restore(self):
         self._set_attributes()
@@ -106,7 +105,7 @@ class ObjectState(State):
 
     def _set_attributes(self):
         for name, value in self._saved_state.items():
-            setattr(self, name, copy.deepcopy(value))
+            setattr(self, name, value)
 
 
 def _exchange_updates(update, folder):

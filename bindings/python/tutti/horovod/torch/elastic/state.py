@@ -5,7 +5,7 @@ import copy
 import torch
 
 from ...elastic import ObjectState
-from ..functions import allgather_object, broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from ..functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from ..mpi_ops import rank
 from .sampler import ElasticSampler
 
@@ -46,10 +46,7 @@ class OptimizerStateHandler(StateHandler):
 
 class SamplerStateHandler(StateHandler):
     def sync(self):
-        """Samples that any rank has used are used."""
-        states = allgather_object(self.value.state_dict())
-        merged = dict(states[0], processed_indices=set().union(*(state["processed_indices"] for state in states)))
-        self.value.load_state_dict(merged)
+        self.value.load_state_dict(broadcast_object(self.value.state_dict()))
         self.save()
 
 
