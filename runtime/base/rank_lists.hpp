@@ -1,6 +1,7 @@
 // Lists of ranks in error messages. Knows no group.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 
 namespace tutti {
 
+// 0, 1, and so on.
+std::vector<int> first_ranks(std::size_t count);
 // "rank 2", "ranks 2, 5".
 std::string name_ranks(const std::vector<int>& ranks);
 // "rank 2 of 8", "ranks 2, 5 of 8".

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <optional>
 
 #include "runtime/base/horovod_variables.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/base/version.hpp"
 #include "runtime/group/comm_group.hpp"
 #include "runtime/group/common_world.hpp"
@@ -99,12 +99,6 @@ std::string describe_worlds(const std::vector<std::shared_ptr<WorldState>>& worl
   return encode_open_worlds(open);
 }
 
-std::vector<int> count_up(std::size_t size) {
-  std::vector<int> ranks(size);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
 std::shared_ptr<CommGroup::Impl> make_first_group(const InitOptions& options) {
   BootstrapOptions bootstrap;
   warn_of_unknown_variables(bootstrap.environment);
@@ -137,7 +131,7 @@ std::shared_ptr<CommGroup::Impl> make_first_group(const InitOptions& options) {
       WorldState::make(bootstrap, *std::move(meeting), *std::move(settings));
   throw_if_error(world.status());
   answer_horovod_variables(bootstrap.environment, (*world)->info().rank);
-  return CommGroup::Impl::make(*world, count_up((*world)->peers().size()), kWorldContext, timeout);
+  return CommGroup::Impl::make(*world, first_ranks((*world)->peers().size()), kWorldContext, timeout);
 }
 
 }  // namespace

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "runtime/base/log.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/base/version.hpp"
 #include "runtime/group/comm_group.hpp"
 #include "runtime/job/agreement.hpp"
@@ -16,12 +16,6 @@ namespace tutti {
 namespace {
 
 constexpr std::size_t kInvitingMembers = 8;  // one of them has to live while the invitation is used
-
-std::vector<int> count_up(std::size_t size) {
-  std::vector<int> ranks(size);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
 
 // The time for the start of the new world. The last member may have come just before the deadline, and a member
 // hears of the commit even later.
@@ -106,7 +100,7 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::change(const Change& change) {
     if (!world && may_begin_again(world.status(), options.deadline, change.call)) continue;
     if (!world) throw_error(world.status().with_context(change.call));
     if (!successor.keeps_transports) next.engine_epoch = next.membership.epoch;
-    std::shared_ptr<Impl> made = make(*world, count_up(next.membership.members.size()),
+    std::shared_ptr<Impl> made = make(*world, first_ranks(next.membership.members.size()),
                                       context_of("successor", successor.job), group_->timeout(), rules_);
     made->lineage_ = std::move(next);
     retire();
@@ -212,7 +206,7 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::join(std::string_view invitati
     if (!world && may_begin_again(world.status(), options.deadline, kCall)) continue;
     throw_if_error(world.status().with_context(kCall));
     next.engine_epoch = next.membership.epoch;
-    std::shared_ptr<Impl> made = make(*world, count_up(next.membership.members.size()),
+    std::shared_ptr<Impl> made = make(*world, first_ranks(next.membership.members.size()),
                                       context_of("successor", agreed->successor.job), settings->timeout);
     made->lineage_ = std::move(next);
     return made;

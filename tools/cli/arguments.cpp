@@ -153,7 +153,7 @@ bool ArgumentParser::parse(int argc, char** argv, int* status) {
 // CLI11's own messages do not say what to type instead.
 std::string ArgumentParser::message_for(const CLI::ParseError& error,
                                         const std::vector<std::string>& words) const {
-  const std::string text = error.what();
+  std::string text = error.what();
   const std::string option = text.substr(0, text.find(':'));
   switch (static_cast<CLI::ExitCodes>(error.get_exit_code())) {
     case CLI::ExitCodes::ArgumentMismatch:
