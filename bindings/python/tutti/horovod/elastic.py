@@ -1,5 +1,6 @@
 """Elastic training: states that are committed, restored and brought to all ranks, and training that goes on when ranks come and go."""
 
+import copy
 import enum
 import functools
 import queue
@@ -82,16 +83,25 @@ class State:
         """For subclasses: called after the job has changed, before its state is used again."""
 
 
+_CONTAINERS = (list, dict, set, bytearray, numpy.ndarray)
+
+
+def _apart(value):
+    """What a training that changes containers in place leaves alone. Other objects stay themselves: a scheduler belongs to its optimizer."""
+    return copy.deepcopy(value) if isinstance(value, _CONTAINERS) else value
+
+
 class ObjectState(State):
-    """Keyword arguments as attributes, which are pickled. A commit keeps the objects, not copies of them, as Horovod's do."""
+    """Keyword arguments as attributes, which are pickled. A commit keeps copies of containers, and other objects themselves."""
 
     def __init__(self, bcast_object=_objects.broadcast_object, get_rank=_basics.rank, **kwargs):
         super().__init__(bcast_object, get_rank)
-        self._saved_state = kwargs
-        self._set_attributes()
+        self._saved_state = {name: _apart(value) for name, value in kwargs.items()}
+        for name, value in kwargs.items():
+            setattr(self, name, value)
 
     def save(self):
-        self._saved_state = {name: getattr(self, name) for name in self._saved_state}
+        self._saved_state = {name: _apart(getattr(self, name)) for name in self._saved_state}
 
     def restore(self):
         self._set_attributes()
@@ -105,7 +115,7 @@ class ObjectState(State):
 
     def _set_attributes(self):
         for name, value in self._saved_state.items():
-            setattr(self, name, value)
+            setattr(self, name, _apart(value))
 
 
 def _exchange_updates(update, folder):
