@@ -12,8 +12,6 @@
 namespace tutti {
 namespace {
 
-using namespace detail;
-
 constexpr std::string_view kIdPrefix = "tutti-";
 constexpr std::size_t kIdNameDigits = 32;
 constexpr std::size_t kIdSecretDigits = 64;
@@ -59,8 +57,9 @@ Result<LaunchInfo> launch_from_unique_id(std::string_view id, int rank, int size
   if (!is_well_formed) {
     return invalid_argument("unique id: this is not a text that make_unique_id() returned");
   }
-  if (size < 1 || size > kMaxSize) {
-    return invalid_argument(fmt::format("size={}: expected a number of ranks from 1 to {}", size, kMaxSize));
+  if (size < 1 || size > detail::kMaxSize) {
+    return invalid_argument(
+        fmt::format("size={}: expected a number of ranks from 1 to {}", size, detail::kMaxSize));
   }
   if (rank < 0 || rank >= size) {
     return invalid_argument(fmt::format("rank={}: expected a rank from 0 to {}", rank, size - 1));
@@ -71,7 +70,7 @@ Result<LaunchInfo> launch_from_unique_id(std::string_view id, int rank, int size
   info.secret = id.substr(kSecretAt, kIdSecretDigits);
   info.host = id.substr(kHostAt);
   info.launcher = "unique id";
-  info.job = make_job("id", id.substr(kIdPrefix.size(), kIdNameDigits));
+  info.job = detail::make_job("id", id.substr(kIdPrefix.size(), kIdNameDigits));
   return info;
 }
 
