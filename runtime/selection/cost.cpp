@@ -169,9 +169,8 @@ void CostModel::complete() {
     }
   };
   fill(links);
-  constexpr std::array<LineCost, kLevelCount> kNoLines{};
-  const bool has_lines = lines != kNoLines;
-  for (std::size_t i = 0; i <= kNode && !has_lines; ++i) {
+  const bool had_lines = has_lines();
+  for (std::size_t i = 0; i <= kNode && !had_lines; ++i) {
     const LinkCost& link = links[i];
     lines[i] = {(link.latency_ps + link.message_ps) / 2, link.message_ps, link.kib_ps, 0};
   }

@@ -67,6 +67,10 @@ struct CostModel {
   LinkCost& link(Level level) { return links[static_cast<std::size_t>(level)]; }
   const LineCost& line(Level level) const { return lines[static_cast<std::size_t>(level)]; }
   LineCost& line(Level level) { return lines[static_cast<std::size_t>(level)]; }
+  bool has_lines() const {
+    constexpr std::array<LineCost, kLevelCount> kNone{};
+    return lines != kNone;
+  }
   // Levels within the node without figures get those of the next nearer level that has some, or else of the next farther
   // one; lines without any get those of messages.
   void complete();

@@ -8,19 +8,13 @@
 
 #include "runtime/base/status.hpp"
 #include "runtime/selection/cost.hpp"
+#include "runtime/selection/step_graph.hpp"
 
 namespace tutti::detail {
 
 // 1024 bytes at a time, so that no product overflows.
 constexpr std::uint64_t of_kib(std::uint64_t bytes, std::uint64_t kib_ps) {
   return bytes / 1024 * kib_ps + bytes % 1024 * kib_ps / 1024;
-}
-
-// How the schedule of one rank follows from another's: peers shifted by their distance, or combined with it.
-enum class Symmetry : std::uint8_t { shift, exclusive_or };
-constexpr std::uint32_t displacement(Symmetry symmetry, std::uint32_t from, std::uint32_t to,
-                                     std::uint32_t size) {
-  return symmetry == Symmetry::shift ? (to + size - from) % size : from ^ to;
 }
 
 // Either all ranks' schedules, or those of the first k ranks, which stand for all. Then ranks r + k, r + 2k,

@@ -78,8 +78,7 @@ bool use_measured(const Tuning& tuning, const StartingModel& start, bool has_net
   model.links = node->second.links;
   model.lines = node->second.lines;
   // Files of older releases have no figures of lines.
-  constexpr std::array<LineCost, kLevelCount> kNoLines{};
-  if (model.lines == kNoLines) model.lines = starting.lines;
+  if (!model.has_lines()) model.lines = starting.lines;
   model.far_reader_slows_all = starting.far_reader_slows_all;
   model.complete();
   model.link(Level::network) = beyond;
