@@ -116,15 +116,9 @@ void HelperThreads::close() {
 void HelperThreads::start() {
   is_started_ = true;
   const std::uint32_t seen = number_.load(std::memory_order_relaxed);
-  for (std::uint32_t i = 0; i < options_.count; ++i) {
-    Result<std::thread> thread = start_thread("tutti-helper", [this, seen] { live(seen); });
-    if (!thread) {
-      log_warn("{} of {} helper threads could be started ({}); passes over data go on with those",
-               threads_.size(), options_.count, thread.status().message());
-      break;
-    }
-    threads_.push_back(*std::move(thread));
-  }
+  threads_ = start_threads(
+      "tutti-helper", options_.count, [this, seen](std::uint32_t) { live(seen); }, "helper threads",
+      "passes over data go on with those");
   awake_limit_.store(static_cast<std::uint32_t>(threads_.size()), std::memory_order_relaxed);
   log_info("{} helper threads take parts of long passes over data", threads_.size());
 }

@@ -41,15 +41,9 @@ void ProgressThreads::call() {
 void ProgressThreads::start() {
   const std::lock_guard lock(start_mutex_);
   if (is_started_.load(std::memory_order_relaxed)) return;
-  for (std::uint32_t number = 0; number < options_.count; ++number) {
-    Result<std::thread> thread = start_thread("tutti-progress", [this, number] { run(number); });
-    if (!thread) {
-      log_warn("{} of {} progress threads could be started ({}); calls make progress while they wait",
-               threads_.size(), options_.count, thread.status().message());
-      break;
-    }
-    threads_.push_back(*std::move(thread));
-  }
+  threads_ = start_threads(
+      "tutti-progress", options_.count, [this](std::uint32_t number) { run(number); }, "progress threads",
+      "calls make progress while they wait");
   is_started_.store(true, std::memory_order_release);
 }
 
