@@ -120,10 +120,7 @@ struct ForkedRanks {
     int position = rank % CPU_COUNT(&allowed);
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
       if (!CPU_ISSET(cpu, &allowed) || position-- != 0) continue;
-      cpu_set_t one;
-      CPU_ZERO(&one);
-      CPU_SET(cpu, &one);
-      ::sched_setaffinity(0, sizeof one, &one);
+      bind_to_cpu(cpu);
       return;
     }
   }

@@ -1,4 +1,4 @@
-// Binds a rank of a peer's program to the CPU that `tutti bench --map` gives it. Knows no library under test.
+// Binds a rank of a peer's program to a CPU, such as the one that `tutti bench --map` gives it. Knows no library under test.
 #pragma once
 
 #include <sched.h>
@@ -8,6 +8,14 @@
 
 namespace tutti::bench {
 
+// False if the system refuses.
+inline bool bind_to_cpu(int cpu) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(static_cast<std::size_t>(cpu), &one);
+  return ::sched_setaffinity(0, sizeof one, &one) == 0;
+}
+
 // The variable lists a CPU for each rank of the node, by the system's numbers: "0,8,1,9". Unset: false, and the
 // rank stays where its launcher has put it. Before the library starts, which places its memory.
 inline bool bind_as_mapped(int rank) {
@@ -15,12 +23,7 @@ inline bool bind_as_mapped(int rank) {
   if (list == nullptr || rank < 0) return false;
   char* end = nullptr;
   for (long cpu = std::strtol(list, &end, 10); end != list; cpu = std::strtol(list, &end, 10)) {
-    if (rank-- == 0) {
-      cpu_set_t one;
-      CPU_ZERO(&one);
-      CPU_SET(static_cast<std::size_t>(cpu), &one);
-      return ::sched_setaffinity(0, sizeof one, &one) == 0;
-    }
+    if (rank-- == 0) return bind_to_cpu(static_cast<int>(cpu));
     list = *end == ',' ? end + 1 : end;
   }
   return false;
