@@ -60,7 +60,7 @@ def main():
         program.write_text(PROGRAM, encoding="utf-8")
         program.chmod(0o755)
         status, report, text = run(tree, folder)
-        expect(status == 0 and report["verdict"] == "passed", f"verdict: {report['verdict']}: {text}")
+        expect(status == 0 and report["verdict"].startswith("passed, without times of openmpi5;"), f"verdict: {report['verdict']}: {text}")
         rows = [row for row in report["rows"] if row["library"] == "tutti"]
         expect([row["ranks"] for row in rows if row["kind"] == "allreduce"] == [2, 5], f"ranks: {rows}")
         helpers = [row for row in rows if row["kind"] == "helpers"]

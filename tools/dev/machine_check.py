@@ -8,6 +8,7 @@ import tarfile
 import time
 
 MOST_PACKED_BYTES = 60 << 20
+NO_TIME = "no time left"
 
 
 def output_of(*command):
@@ -42,7 +43,7 @@ class Run:
         begin = time.monotonic()
         left = min(most_seconds, self.seconds_left())
         print(f"== {name}", flush=True)
-        text, status = "", "no time left"
+        text, status = "", NO_TIME
         if left > 1:
             try:
                 done = subprocess.run(
@@ -71,7 +72,11 @@ class Run:
         return text, status == "passed"
 
     def failed_steps(self):
-        return [s["step"] for s in self.steps if s["status"] != "passed" and not s["status"].startswith("skipped")]
+        """Not those that were skipped, nor those for which no time was left."""
+        return [s["step"] for s in self.steps if s["status"] not in ("passed", NO_TIME) and not s["status"].startswith("skipped")]
+
+    def steps_without_time(self):
+        return [s["step"] for s in self.steps if s["status"] == NO_TIME]
 
     def write_report(self, verdict, rows, table):
         """report.json and report.txt, which is also printed. `table`: of the rows, as text."""
