@@ -4,8 +4,6 @@
 #include <numeric>
 #include <utility>
 
-#include "bindings/python/native/user_op.hpp"
-
 namespace tutti::python {
 namespace {
 
@@ -24,19 +22,7 @@ void expect_rows(const char* name, std::uint64_t got, std::span<const std::uint6
 }
 
 void* Allocation::allocate(std::span<const std::uint64_t> rows) {
-  const py::gil_scoped_acquire gil;
-  const InCallback running;
-  try {
-    return call(rows);
-  } catch (py::error_already_set& raised) {
-    failure_ = raised.value();
-    const bool is_memory = raised.matches(PyExc_MemoryError);
-    const std::string text = std::string("allocate: ") + Py_TYPE(failure_.ptr())->tp_name + ": " +
-                             py::str(failure_).cast<std::string>();
-    throw Error(is_memory ? StatusCode::resource_exhausted : StatusCode::invalid_argument, -1, text);
-  } catch (const py::builtin_exception& refused) {  // of the array
-    throw invalid(refused.what());
-  }
+  return ask_program("allocate", &failure_, [&] { return call(rows); });
 }
 
 void* Allocation::call(std::span<const std::uint64_t> rows) {

@@ -11,9 +11,30 @@
 #include <string>
 
 #include "bindings/python/native/array.hpp"
+#include "bindings/python/native/user_op.hpp"
 #include "tutti/work.hpp"
 
 namespace tutti::python {
+
+// Returns the memory that `make` gets from a function of the program. Takes the GIL. Throws Error, which begins with
+// `name`, for its exceptions; `failure` (may be null) keeps one that Python raised.
+template <class Make>
+auto ask_program(const char* name, py::object* failure, const Make& make) {
+  const py::gil_scoped_acquire gil;
+  const InCallback running;
+  try {
+    return make();
+  } catch (py::error_already_set& raised) {
+    const py::object exception = raised.value();
+    if (failure != nullptr) *failure = exception;
+    const bool is_memory = raised.matches(PyExc_MemoryError);
+    throw Error(is_memory ? StatusCode::resource_exhausted : StatusCode::invalid_argument, -1,
+                std::string(name) + ": " + Py_TYPE(exception.ptr())->tp_name + ": " +
+                    py::str(exception).template cast<std::string>());
+  } catch (const py::builtin_exception& refused) {  // of the array
+    throw Error(StatusCode::invalid_argument, -1, refused.what());
+  }
+}
 
 // Requirements on the output.
 struct ExpectedOutput {

@@ -191,29 +191,20 @@ ZerosOnDevice zeros_by(py::handle function) {
   if (function.is_none()) return {};
   if (PyCallable_Check(function.ptr()) == 0) throw py::type_error("join: zeros: it cannot be called");
   return [held = keep(py::reinterpret_borrow<py::object>(function))](std::uint64_t bytes) {
-    const py::gil_scoped_acquire gil;
-    const InCallback running;
-    py::object made;
-    Array array;
-    try {
-      made = (*held)(bytes);
-      array = Array::of(made, "join", "zeros", Use::written, std::nullopt);
-    } catch (py::error_already_set& raised) {
-      throw Error(StatusCode::invalid_argument, -1,
-                  std::string(Py_TYPE(raised.value().ptr())->tp_name) + ": " +
-                      py::str(raised.value()).cast<std::string>());
-    } catch (const py::builtin_exception& refused) {
-      throw Error(StatusCode::invalid_argument, -1, refused.what());
-    }
-    const std::uint64_t got = array.count() * array.element_bytes();
-    if (!array.is_on_gpu() || got < bytes) {
-      throw Error(StatusCode::invalid_argument, -1,
-                  "join: zeros: " + std::to_string(got) + " bytes " +
-                      (array.is_on_gpu() ? "on a GPU" : "in main memory") + ", expected " +
-                      std::to_string(bytes) + " on a GPU");
-    }
-    const auto kept = keep(std::pair(std::move(made), std::move(array)));  // an array need not own its memory
-    return std::shared_ptr<void>(kept, kept->second.data());
+    return ask_program("zeros", nullptr, [&] {
+      py::object made = (*held)(bytes);
+      Array array = Array::of(made, "join", "zeros", Use::written, std::nullopt);
+      const std::uint64_t got = array.count() * array.element_bytes();
+      if (!array.is_on_gpu() || got < bytes) {
+        throw Error(StatusCode::invalid_argument, -1,
+                    "join: zeros: " + std::to_string(got) + " bytes " +
+                        (array.is_on_gpu() ? "on a GPU" : "in main memory") + ", expected " +
+                        std::to_string(bytes) + " on a GPU");
+      }
+      const auto kept =
+          keep(std::pair(std::move(made), std::move(array)));  // an array need not own its memory
+      return std::shared_ptr<void>(kept, kept->second.data());
+    });
   };
 }
 
