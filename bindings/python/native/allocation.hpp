@@ -25,7 +25,7 @@ auto ask_program(const char* name, py::object* failure, const Make& make) {
   try {
     return make();
   } catch (py::error_already_set& raised) {
-    const py::object exception = raised.value();
+    const py::object& exception = raised.value();
     if (failure != nullptr) *failure = exception;
     const bool is_memory = raised.matches(PyExc_MemoryError);
     throw Error(is_memory ? StatusCode::resource_exhausted : StatusCode::invalid_argument, -1,
