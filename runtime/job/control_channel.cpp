@@ -160,7 +160,7 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
   if (lost_) return *lost_;
   const auto found = missing_.find(number);
   const Missing missing = found == missing_.end() ? Missing{"some rank", Status::kNoPeer} : found->second;
-  // What came before this exchange may have used up the time.
+  // Earlier exchanges may have used up the time.
   const std::string limit = deadline > start ? "within " + format_seconds(deadline - start)
                                              : std::string("before the deadline, which had passed already");
   return Status(StatusCode::timeout, fmt::format("{} did not arrive {}", missing.names, limit),
