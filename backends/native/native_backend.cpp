@@ -62,6 +62,15 @@ Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Algorithm
   return made;
 }
 
+bool needs_bulk(const GroupContext& group, const Call& call, std::size_t vector_bytes,
+                const LoweredPlan& plan) {
+  if (vector_bytes >= group.lowered_limits().announce_bytes) return true;
+  const std::uint64_t blocks = has_rank_blocks(call.collective) ? 1 : plan.shape.blocks;
+  constexpr std::size_t kGranule = 64;  // what a block, and a slot, may be longer by
+  const std::size_t slot_bytes = call.count * size_of(call.dtype) / blocks + 2 * kGranule;
+  return plan.staging_slots * slot_bytes > group.control_block_shape(false).staging_bytes;
+}
+
 namespace {
 
 class NativeBackend final : public Backend {
@@ -218,7 +227,7 @@ class NativeBackend final : public Backend {
     }
     const bool is_lowered = plans != nullptr;
     prepared->row = group_.row_of(call.collective, asked.bytes, selection->row->name, is_lowered);
-    const bool is_bulk = is_lowered && needs_bulk(call, asked.bytes, *plans->staged);
+    const bool is_bulk = is_lowered && needs_bulk(group_, call, asked.bytes, *plans->staged);
     group_.place(std::move(plans), is_bulk, call, prepared);
     if (is_lowered) {
       if (group_.has_control_blocks(is_bulk)) return {};
@@ -280,14 +289,6 @@ class NativeBackend final : public Backend {
   // within a step that others wait for.
   bool may_lower(const Call& call) const {
     return group_.shares_memory() && !has_uneven_blocks(call) && !is_user_op(call);
-  }
-
-  bool needs_bulk(const Call& call, std::size_t vector_bytes, const LoweredPlan& plan) const {
-    if (vector_bytes >= group_.lowered_limits().announce_bytes) return true;
-    const std::uint64_t blocks = has_rank_blocks(call.collective) ? 1 : plan.shape.blocks;
-    constexpr std::size_t kGranule = 64;  // what a block, and a slot, may be longer by
-    const std::size_t slot_bytes = call.count * size_of(call.dtype) / blocks + 2 * kGranule;
-    return plan.staging_slots * slot_bytes > group_.control_block_shape(false).staging_bytes;
   }
 
   // Both forms, made from the schedules of all ranks; empty where this algorithm has none.

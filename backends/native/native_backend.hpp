@@ -18,6 +18,10 @@ Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Algorithm
                                         const Instance& instance, std::uint32_t rank,
                                         std::uint32_t most_lines, std::size_t staging_bytes);
 
+// Does a call of so many bytes, by that staged plan, run on the group's bulk control blocks?
+bool needs_bulk(const GroupContext& group, const Call& call, std::size_t vector_bytes,
+                const LoweredPlan& plan);
+
 // `group` and `selector` outlive the backend. Plans are cached up to `cache_bytes`. `hierarchy`,
 // `reach`, `shares_cpus` and `wire` are equal on all members; of no ranks: flat.
 std::unique_ptr<Backend> make_native_backend(GroupContext& group, const Selector& selector,
