@@ -460,6 +460,14 @@ def test_roofline(folder):
     whole = sum(row["bound_us"] * row["tensors"] for row in rows[:-1])
     expect(abs(whole - rows[-1]["bound_us"]) < 1e-3 * whole, "the total's bound is the sum", result)
 
+    result = run("bench", "allreduce", "--puppet", "3,9", "--iters", 3, *quick)
+    rows = rows_of(path)
+    expect(result.returncode == 0 and "model us" in result.stdout, "one rank among puppets", result)
+    expect([(row["ranks"], row["bytes"], row["wrong"]) for row in rows] == [(3, 8, 0), (9, 8, 0)], f"rows of puppets {rows}", result)
+    expect(rows[0]["algorithm"] == "one_shot" and rows[0]["waits"] == rows[0]["read_lines"] == 2, f"lines of one_shot: {rows[0]}", result)
+    expect(min(row["p50_us"] for row in rows) > 0 and rows[0]["model_us"] < rows[1]["model_us"], f"times of puppets {rows}", result)
+    for puppets in (["2"], ["9", "-n", 2], ["9", "--puppet-rank", 9], ["9", "--b2b"], ["3,x"]):
+        expect_usage_error(["bench", "allreduce", "--puppet", *puppets], "--puppet")
     for option in (["--dtype", "f32"], ["--check"], ["--hot"], ["--roofline"], ["--workload", "vgg16"], ["--against", "mpich"], ["--iters", 3]):
         expect_usage_error(["bench", "roofline", *option], option[0], "roofline measures no call")
     expect_usage_error(["bench", "roofline", "-b", 100], "multiples of 64")

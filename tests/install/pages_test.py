@@ -26,6 +26,7 @@ LEFT_OUT = [
     (r" -H ", "needs other hosts; the tests of tests/multinode have such"),
     (r"--nodes\b", "makes network namespaces; the test tools_nodes does that"),
     (r"--against\b|plot_bench\.py|guidelines\.py|many-core-check", "measures other libraries, or for minutes; the tests tools_against, tools_plot, peers_* and many_core_check do that"),
+    (r"--puppet .*128", "takes gigabytes and many seconds; the test tools_roofline plays fewer ranks"),
     (r"bench .*--device cuda|--bind gpu tutti bench", "needs a GPU; the test tools_bench_gpu has a stand-in"),
     (r"0,1,12,13|0-1;12-13", "needs a machine with 24 cores"),
     (r"^tutti info --plan \d+ --bind gpu", "needs a GPU; the same command with TUTTI_TOPOLOGY is run"),

@@ -10,6 +10,7 @@
 #include "runtime/selection/explain.hpp"
 #include "runtime/selection/line_costs.hpp"
 #include "tools/cli/arguments.hpp"
+#include "tools/cli/assumed_domains.hpp"
 #include "tools/cli/commands.hpp"
 #include "tools/cli/explain_device.hpp"
 #include "tools/cli/json.hpp"
@@ -47,24 +48,6 @@ struct Case {
 std::string topology_text(const std::string& text) {
   const bool is_named = text.rfind("xml:", 0) == 0 || text.rfind("synthetic:", 0) == 0;
   return is_named ? text : "xml:" + text;
-}
-
-// The domains that the ranks would agree on; see WorldDomains. `cpu_count`: CPUs that the ranks of a node may
-// use.
-WorldDomains domains_of(const WorldSettings& settings, std::uint32_t rank_count, std::uint32_t per_node,
-                        std::uint32_t cpu_count) {
-  WorldDomains domains;
-  domains.setting = settings.hierarchy;
-  std::vector<std::uint32_t> cpus;
-  for (const std::uint32_t pu : settings.topology.allowed_pus())
-    cpus.push_back(settings.topology.pus[pu].os_index);
-  for (std::uint32_t rank = 0; rank < rank_count; ++rank) {
-    const std::uint32_t node = rank / per_node, on_node = std::min(per_node, rank_count - node * per_node);
-    domains.nodes.push_back(static_cast<int>(node));
-    domains.is_crowded.push_back(on_node > cpu_count);
-    domains.ranks.push_back(find_domains(settings.topology, cpus, rank % per_node, on_node));
-  }
-  return domains;
 }
 
 // The tuning file's costs where it has them; false: nothing that matters is known.
@@ -159,7 +142,8 @@ Result<Case> make_case(const ExplainOptions& options) {
   const std::size_t cpu_count = options.topology.empty() && options.node.empty()
                                     ? static_cast<std::size_t>(count_allowed_cpus())
                                     : topology.allowed_pus().size();
-  const WorldDomains domains = domains_of(made.settings, p, per_node, static_cast<std::uint32_t>(cpu_count));
+  const WorldDomains domains =
+      assume_domains(made.settings, p, per_node, static_cast<std::uint32_t>(cpu_count));
   TUTTI_RETURN_IF_ERROR(domains.check());
   std::vector<int> world_ranks;
   for (std::uint32_t rank = 0; rank < p; ++rank) world_ranks.push_back(static_cast<int>(rank));

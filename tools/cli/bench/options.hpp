@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,6 +49,9 @@ struct BenchOptions {
   MapLevel map = MapLevel::core;  // which CPU of its own a bound rank gets
   bool has_map = false;
   int neighbour_count = 0;  // busy processes beside the ranks
+  std::vector<std::uint32_t>
+      puppet_ranks;     // numbers of ranks of which one thread plays all but one; none: a job
+  int puppet_rank = 0;  // the one that is not played
 
   std::string json_path, plot_path, html_path;
   NodePlan nodes;                    // no nodes: this one
