@@ -16,6 +16,8 @@ std::vector<int> first_ranks(std::size_t count);
 std::string name_ranks(const std::vector<int>& ranks);
 // "rank 2 of 8", "ranks 2, 5 of 8".
 std::string name_ranks(const std::vector<int>& ranks, int size);
+// "the group of world ranks 0, 2"; of large groups the first ones.
+std::string name_group(const std::vector<int>& world_ranks);
 
 // `holders`: ranks by their value. Returns the first rank of the smallest set, to be named in an error about
 // ranks that differ. Equal on all ranks.

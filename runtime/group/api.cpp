@@ -422,6 +422,7 @@ bool Work::wait_unless(bool (*is_interrupted)(void* context), void* context) con
   const WaitHookScope scope(WorkAccess::hook_of(*this));
   const std::chrono::milliseconds limit = group.group().timeout();
   const Clock::time_point deadline = Clock::now() + limit;
+  const LastingWait lasting(group.world().callers(), {group.context(), sequence_});
   while (!state->is_complete() && Clock::now() + kBetweenQuestions < deadline) {
     if (wait_for(kBetweenQuestions)) return true;
     if (is_interrupted(context)) return false;

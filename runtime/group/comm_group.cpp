@@ -32,6 +32,7 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::make(std::shared_ptr<WorldStat
                                                        std::shared_ptr<const Selector> rules) {
   std::shared_ptr<Impl> impl =
       own(new Impl(std::move(world), std::move(world_ranks), context, timeout, std::move(rules)));
+  impl->world_->callers().note();
   impl->world_->add(*impl);
   return impl;
 }
@@ -177,6 +178,7 @@ WorkRef CommGroup::Impl::submit_checked(const Call& call, const Choice& choice) 
 }
 
 Work CommGroup::Impl::start(const Call& call, const CallOptions& options) {
+  world_->callers().note();
   if (call.is_device)
     return WorkAccess::make(handle(), submit_on_device(call, options.algorithm), 0, options);
   if (run_alone(call, options.algorithm)) return {};
@@ -249,6 +251,7 @@ bool CommGroup::Impl::run_alone(const Call& call) const {
 }
 
 void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
+  world_->callers().note();
   check_may_wait();
   if (run_alone(call, algorithm)) return;
   // A call on GPU memory is done once it is enqueued on its stream.
@@ -261,6 +264,7 @@ void CommGroup::Impl::run(const Call& call, std::string_view algorithm) {
 }
 
 int CommGroup::Impl::receive(const Call& call, std::string_view algorithm) {
+  world_->callers().note();
   check_may_wait();
   if (call.is_device) {
     const WorkRef work = submit_on_device(call, algorithm);
@@ -304,6 +308,7 @@ void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence) {
 void CommGroup::Impl::wait(WorkState& state, std::uint32_t sequence, Clock::time_point deadline,
                            std::chrono::milliseconds limit) {
   if (!state.is_complete()) check_may_wait();
+  const LastingWait lasting(world_->callers(), {context(), sequence});
   const Status status = state.is_complete() ? state.status() : state.wait(deadline);
   if (status) return;
   if (status.code() != StatusCode::timeout || group_->has_failed()) throw_error(settle(status));

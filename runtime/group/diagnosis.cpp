@@ -16,7 +16,6 @@ namespace tutti {
 namespace {
 
 constexpr std::size_t kMaxReports = 256;                    // of one group
-constexpr std::size_t kReportedCalls = 16;                  // of a stalled rank
 constexpr std::chrono::milliseconds kStateAnswerTime{300};  // control threads answer at once unless frozen
 constexpr std::chrono::milliseconds kInspectTime{600};  // a rank of another node that is just timing out, too
 // Ranks that wait for each other reach their deadlines one after the other.
@@ -49,7 +48,8 @@ void WorldState::on_stall(const Stall& stall) {
     }
   }
   if (targets.empty()) return;
-  const std::string report = encode_diagnosis(StallReport{stall.context, std::move(calls)});
+  const std::string report =
+      encode_diagnosis(StallReport{stall.context, std::move(calls), note_lasting_wait(stall), {}});
   for (const int target : targets) control().tell(target, report);
   if (settings_.stall_warning.count() > 0 && stall.lasted >= settings_.stall_warning)
     warn_of_stall(stall, operation);
@@ -115,6 +115,7 @@ void WorldState::on_report(int source, StallReport& report) {
     own = group->submitted_calls(SubmittedCalls::kRemembered);
   }
   if (rank < 0) return;
+  compare_orders(source, report);
   std::map<int, CallHistory> histories;
   {
     const std::lock_guard lock(talk_mutex_);

@@ -77,6 +77,9 @@ struct Encoder {
     writer.put(Kind::report);
     writer.put(report.context);
     put_calls(writer, report.calls);
+    writer.put(report.awaited);
+    writer.put(report.uncalled.context);
+    writer.put(report.uncalled.sequence);
   }
   void operator()(const StateQuestion& question) {
     writer.put(Kind::question);
@@ -121,7 +124,9 @@ std::optional<DiagnosisMessage> decode_diagnosis(std::string_view bytes) {
   std::optional<DiagnosisMessage> decoded;
   if (kind == static_cast<std::uint8_t>(Kind::report)) {
     StallReport report;
-    if (reader.get(report.context) && get_calls(reader, report.calls)) decoded = std::move(report);
+    if (reader.get(report.context) && get_calls(reader, report.calls) && reader.get(report.awaited) &&
+        reader.get(report.uncalled.context) && reader.get(report.uncalled.sequence))
+      decoded = std::move(report);
   } else if (kind == static_cast<std::uint8_t>(Kind::question)) {
     StateQuestion question;
     if (reader.get(question)) decoded = question;

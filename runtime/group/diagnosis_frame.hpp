@@ -41,9 +41,18 @@ struct RankState {
   std::uint32_t sequence() const { return calls.empty() ? 0 : calls.back().sequence; }
 };
 
+// A collective of a group, or of a stream.
+struct CallId {
+  std::uint64_t context = 0;
+  std::uint32_t sequence = 0;  // 0: none
+  bool operator==(const CallId&) const = default;
+};
 struct StallReport {
   std::uint64_t context = 0;
   CallHistory calls;  // of the stalled rank, the last ones
+  // Of a rank on which one thread makes all calls: the operation that this thread waits in; 0: not known.
+  std::uint32_t awaited = 0;
+  CallId uncalled;  // the receiver waits in it, and the sender has not called it; none if it did not ask
 };
 struct StateQuestion {
   std::uint64_t inquiry = 0, context = 0;
@@ -64,6 +73,7 @@ struct MemberArrival {
 using DiagnosisMessage = std::variant<StallReport, StateQuestion, StateAnswer, MemberArrival>;
 
 inline constexpr std::size_t kMaxWaitingCalls = 4;  // in one answer
+inline constexpr std::size_t kReportedCalls = 16;   // of a stalled rank
 
 std::string encode_diagnosis(const DiagnosisMessage& message);
 // nullopt for bytes that encode_diagnosis() does not write.

@@ -4,20 +4,11 @@
 #include <algorithm>
 #include <limits>
 
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/group/world.hpp"
 
 namespace tutti {
 namespace {
-
-constexpr std::size_t kMaxNamedRanks = 16;  // of a group
-
-std::string name_group(const std::vector<int>& world_ranks) {
-  const bool is_whole = world_ranks.size() <= kMaxNamedRanks;
-  const auto end =
-      world_ranks.begin() + static_cast<std::ptrdiff_t>(std::min(world_ranks.size(), kMaxNamedRanks));
-  return fmt::format("the group of world ranks {}{}", fmt::join(world_ranks.begin(), end, ", "),
-                     is_whole ? "" : fmt::format(", ... ({} in all)", world_ranks.size()));
-}
 
 // The last operation of the group of `context` that the rank has completed.
 void note_completed(std::uint64_t context, const RankState& state, RankVerdict& verdict) {

@@ -17,6 +17,7 @@
 
 #include "runtime/group/diagnosis_frame.hpp"
 #include "runtime/group/settings.hpp"
+#include "runtime/group/sole_caller.hpp"
 #include "runtime/group/world_engine.hpp"
 #include "runtime/job/bootstrap.hpp"
 #include "runtime/record/metrics_server.hpp"
@@ -146,6 +147,8 @@ class WorldState final : private ControlObserver, private StallReceiver {
   // goes into the file of TUTTI_ERROR_FILE, and its root cause is printed once; the later ones are its consequences.
   // Any thread.
   void note_failure(std::uint64_t context, const Status& cause);
+  // The threads that call; each notes itself.
+  SoleCaller& callers() { return callers_; }
   // False if rank 0 did not answer recently: then it decides no cause of failure.
   bool has_root() const;
   // Probes rank 0's control thread, and waits up to kTraceTime. As ask_members().
@@ -197,6 +200,13 @@ class WorldState final : private ControlObserver, private StallReceiver {
   void on_stall(const Stall& stall) override;
   // Compares a stalled call of a member with reports of other members about the same operation.
   void on_report(int source, StallReport& report);
+  // Finds that this rank and the sender wait for each other in two groups.
+  void compare_orders(int source, const StallReport& report);
+  // Called by the thread that waits. The operation, if this thread makes all calls and goes on only once that is
+  // complete; else 0.
+  std::uint32_t note_lasting_wait(const Stall& stall);
+  // The same for any thread.
+  std::optional<CallId> lasting_wait();
   void on_question(int source, const StateQuestion& question);
   void on_answer(int source, StateAnswer& answer);
   void on_arrival(int source, const MemberArrival& arrival);
@@ -245,6 +255,7 @@ class WorldState final : private ControlObserver, private StallReceiver {
   std::shared_ptr<WorldEngine> engine_;
 
   std::atomic<bool> is_record_ended_{false};
+  SoleCaller callers_;
 
   std::mutex memory_mutex_;
   std::map<void*, std::shared_ptr<void>> memory_;  // allocated by the program, which frees it

@@ -7,7 +7,7 @@ namespace tutti {
 namespace {
 
 constexpr std::uint64_t kFieldMask = 0xff, kWireMask = 0x7f;
-constexpr unsigned kWireShift = 25;
+constexpr unsigned kUnevenShift = 24, kWireShift = 25, kRootShift = 32;
 
 }  // namespace
 
@@ -22,8 +22,8 @@ CallContract contract_of(const Call& call, std::uint64_t settings) {
   const auto op = is_reducing(call.collective) ? static_cast<std::uint64_t>(call.op.op) : 0U;
   const std::uint64_t wire = call.wire_dtype ? static_cast<std::uint64_t>(*call.wire_dtype) + 1 : 0U;
   contract.kind = static_cast<std::uint64_t>(call.collective) | static_cast<std::uint64_t>(call.dtype) << 8U |
-                  op << 16U | std::uint64_t{has_uneven_blocks(call)} << 24U | wire << kWireShift |
-                  root << 32U;
+                  op << 16U | std::uint64_t{has_uneven_blocks(call)} << kUnevenShift | wire << kWireShift |
+                  root << kRootShift;
   contract.count = call.count;
   contract.hash = extend_digest(settings, contract.kind);
   if (call.dtype == Dtype::opaque) contract.hash = extend_digest(contract.hash, element_bytes(call));
@@ -53,10 +53,32 @@ std::string describe_contract(std::uint64_t kind, std::uint64_t count) {
   call.collective = static_cast<Collective>(collective);
   call.dtype = static_cast<Dtype>(dtype);
   call.op.op = static_cast<Op>(op);
-  call.root = static_cast<std::uint32_t>(kind >> 32U);
+  call.root = static_cast<std::uint32_t>(kind >> kRootShift);
   call.count = count;
   if (wire != 0) call.wire_dtype = static_cast<Dtype>(wire - 1);
-  return describe_call(call) + ((kind >> 24U & 1U) != 0 ? ", counts by rank" : "");
+  return describe_call(call) + ((kind >> kUnevenShift & 1U) != 0 ? ", counts by rank" : "");
+}
+
+bool needs_data_of(std::uint64_t kind, std::uint64_t count, std::uint32_t waiting, std::uint32_t other) {
+  const auto collective = static_cast<std::uint32_t>(kind & kFieldMask);
+  const auto root = static_cast<std::uint32_t>(kind >> kRootShift);
+  if (collective >= kCollectiveCount || (kind >> kUnevenShift & 1U) != 0 || waiting == other) return false;
+  const auto called = static_cast<Collective>(collective);
+  if (called == Collective::barrier) return true;
+  if (count == 0) return false;
+  switch (called) {
+    case Collective::broadcast:
+    case Collective::scatter:
+      return other == root;
+    case Collective::reduce:
+    case Collective::gather:
+      return waiting == root;
+    case Collective::scan:
+    case Collective::exscan:
+      return other < waiting;
+    default:
+      return waits_for_all(called);
+  }
 }
 
 std::string describe_message(std::uint64_t word, std::uint64_t bytes) {

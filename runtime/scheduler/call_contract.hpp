@@ -37,6 +37,10 @@ CallContract contract_of(const Call& call, std::uint64_t settings);
 // "allreduce of 4 f32, sum"
 std::string describe_contract(std::uint64_t kind, std::uint64_t count);
 
+// Whether the rank `waiting` needs data of the rank `other` to end such a call, whatever the algorithm. False where
+// counts by rank decide.
+bool needs_data_of(std::uint64_t kind, std::uint64_t count, std::uint32_t waiting, std::uint32_t other);
+
 // A message between two ranks: its number in the order of the pair, its collective and its dtype. Transports
 // compare its length.
 constexpr std::uint32_t message_kind(const CallContract& contract) {

@@ -53,6 +53,8 @@ int misbehave(const std::string& how) {
       {"exit", [] { ::_exit(3); }},
       {"elsewhere",
        [&] {
+         // Another thread could call what the others wait for: they miss this rank at their deadline only.
+         std::thread([&] { world.create(std::vector<int>{world.rank()}); }).join();
          std::this_thread::sleep_for(500ms);  // the deadline of the others comes first
          std::vector<float> values(4);
          other.broadcast(std::span(values), 1);
@@ -70,9 +72,10 @@ int misbehave(const std::string& how) {
 }
 
 // One rank makes another call than the others: what both do, blocking or submitted.
+using MakeCall = std::function<tutti::Work(const CommGroup&, const CommGroup&, std::vector<int>&)>;
 struct Mismatch {
   const char* name;
-  std::function<tutti::Work(const CommGroup&, std::vector<int>&)> usual, deviating;
+  MakeCall usual, deviating;
 };
 
 const std::vector<Mismatch>& mismatches() {
@@ -80,49 +83,64 @@ const std::vector<Mismatch>& mismatches() {
   using tutti::Op;
   static const std::vector<Mismatch> kAll = {
       {"count",
-       [](const CommGroup& g, std::vector<int>& v) {
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
          return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum);
        },
-       [](const CommGroup& g, std::vector<int>& v) {
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
          return g.iallreduce(v.data(), v.data(), 98, Dtype::i32, Op::sum);
        }},
       {"dtype",
-       [](const CommGroup& g, std::vector<int>& v) {
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
          return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum);
        },
-       [](const CommGroup& g, std::vector<int>& v) {
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
          return g.iallreduce(v.data(), v.data(), 100, Dtype::f32, Op::sum);
        }},
       {"op",
-       [](const CommGroup& g, std::vector<int>& v) {
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
          return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum);
        },
-       [](const CommGroup& g, std::vector<int>& v) {
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
          return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::max);
        }},
       {"broadcast root",
-       [](const CommGroup& g, std::vector<int>& v) { return g.ibroadcast(v.data(), 100, Dtype::i32, 0); },
-       [](const CommGroup& g, std::vector<int>& v) { return g.ibroadcast(v.data(), 100, Dtype::i32, 1); }},
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
+         return g.ibroadcast(v.data(), 100, Dtype::i32, 0);
+       },
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
+         return g.ibroadcast(v.data(), 100, Dtype::i32, 1);
+       }},
       {"reduce root",
-       [](const CommGroup& g, std::vector<int>& v) {
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
          return g.ireduce(v.data(), v.data(), 100, Dtype::i32, Op::sum, 0);
        },
-       [](const CommGroup& g, std::vector<int>& v) {
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
          return g.ireduce(v.data(), v.data(), 100, Dtype::i32, Op::sum, 1);
        }},
       {"collective",
-       [](const CommGroup& g, std::vector<int>& v) {
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
          return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum);
        },
-       [](const CommGroup& g, std::vector<int>& v) { return g.ibroadcast(v.data(), 100, Dtype::i32, 0); }},
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
+         return g.ibroadcast(v.data(), 100, Dtype::i32, 0);
+       }},
       {"order",
-       [](const CommGroup& g, std::vector<int>& v) {
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
          g.ibroadcast(v.data(), 100, Dtype::i32, 0).wait();
          return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum);
        },
-       [](const CommGroup& g, std::vector<int>& v) {
+       [](const CommGroup& g, const CommGroup&, std::vector<int>& v) {
          g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum).wait();
          return g.ibroadcast(v.data(), 100, Dtype::i32, 0);
+       }},
+      {"group",
+       [](const CommGroup& g, const CommGroup& other, std::vector<int>& v) {
+         g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum).wait();
+         return other.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum);
+       },
+       [](const CommGroup& g, const CommGroup& other, std::vector<int>& v) {
+         other.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum).wait();
+         return g.iallreduce(v.data(), v.data(), 100, Dtype::i32, Op::sum);
        }},
   };
   return kAll;
@@ -135,22 +153,21 @@ int mismatch() {
   for (int rank = 0; rank < world.size(); ++rank) all.push_back(rank);
   for (const Mismatch& mismatch : mismatches()) {
     for (const bool is_submitted : {false, true}) {
-      const CommGroup group =
-          world.create(all, std::string(mismatch.name) + (is_submitted ? " submitted" : ""));
+      const std::string tag = std::string(mismatch.name) + (is_submitted ? " submitted" : "");
+      const CommGroup group = world.create(all, tag), other = world.create(all, tag + ", other");
       std::vector<int> values(1000), others(100);
       const auto error = tutti::test::error_of([&] {
         // The failure of the next call may overtake the end of this one on a rank that gets no CPU in between.
         add_up(group);
         const bool deviates = world.rank() == world.size() - 1;
-        const tutti::Work work = (deviates ? mismatch.deviating : mismatch.usual)(group, values);
+        const tutti::Work work = (deviates ? mismatch.deviating : mismatch.usual)(group, other, values);
         if (!is_submitted) work.wait();
         const tutti::Work next = group.iallreduce(std::span(others));
         work.wait();
         next.wait();
       });
       const bool is_right = error && error->code() == tutti::StatusCode::mismatch;
-      print((is_right ? "named " : "NOT NAMED ") + std::string(mismatch.name) +
-            (is_submitted ? " submitted: " : ": ") + (error ? error->what() : "silent"));
+      print((is_right ? "named " : "NOT NAMED ") + tag + ": " + (error ? error->what() : "silent"));
       world.barrier();
     }
   }

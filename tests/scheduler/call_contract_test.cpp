@@ -53,6 +53,31 @@ TEST_CASE("contracts of different calls have different hashes") {
         contract_of(call_of(Collective::allreduce, 7, 2), 5).hash);
 }
 
+TEST_CASE("whose data a rank needs is known from the contract") {
+  const auto needs = [](const Call& call, std::uint32_t waiting, std::uint32_t other) {
+    const CallContract contract = contract_of(call, 5);
+    return needs_data_of(contract.kind, contract.count, waiting, other);
+  };
+  for (const Collective all : {Collective::allreduce, Collective::allgather, Collective::reduce_scatter,
+                               Collective::alltoall, Collective::barrier})
+    CHECK((needs(call_of(all, 1), 0, 1) && needs(call_of(all, 1), 1, 0) && !needs(call_of(all, 1), 1, 1)));
+  CHECK(needs(call_of(Collective::barrier, 0), 0, 1));
+  CHECK_FALSE(needs(call_of(Collective::allreduce, 0), 0, 1));
+  for (const Collective down : {Collective::broadcast, Collective::scatter})
+    CHECK((needs(call_of(down, 1, 2), 0, 2) && !needs(call_of(down, 1, 2), 2, 0) &&
+           !needs(call_of(down, 1, 2), 0, 1)));
+  for (const Collective up : {Collective::reduce, Collective::gather})
+    CHECK((needs(call_of(up, 1, 2), 2, 0) && !needs(call_of(up, 1, 2), 0, 2) &&
+           !needs(call_of(up, 1, 2), 0, 1)));
+  for (const Collective prefix : {Collective::scan, Collective::exscan})
+    CHECK((needs(call_of(prefix, 1), 2, 1) && !needs(call_of(prefix, 1), 1, 2)));
+  CHECK_FALSE(needs(call_of(Collective::send_recv, 1), 0, 1));
+  const std::vector<std::uint64_t> counts{0, 3};
+  Call uneven = call_of(Collective::allgather, 0);
+  uneven.counts = counts;
+  CHECK_FALSE(needs(uneven, 1, 0));  // it has nothing to give
+}
+
 TEST_CASE("counts by rank are compared one by one, but for alltoall") {
   const std::vector<std::uint64_t> one{1, 2, 3}, other{2, 1, 3};
   Call call = call_of(Collective::allgather, 0);
