@@ -37,9 +37,9 @@ bool HappensBefore::is_after_write(std::uint32_t thread, const Location& at, Rac
 bool HappensBefore::read(std::uint32_t thread, std::size_t where, Race& race) {
   Location& at = locations_[where];
   if (!is_after_write(thread, at, race)) return false;
-  for (std::uint32_t i = at.readers; i != kNone; i = reads_[i].next) {
-    if (reads_[i].by.thread != thread) continue;
-    reads_[i].by.position = clock(thread, thread);
+  // An older read of the thread further down is ordered wherever this one is, so the list is not searched.
+  if (at.readers != kNone && reads_[at.readers].by.thread == thread) {
+    reads_[at.readers].by.position = clock(thread, thread);
     return true;
   }
   reads_.push_back({{thread, clock(thread, thread)}, at.readers});

@@ -104,12 +104,12 @@ Status SymbolicRun::load(StepId id, const Slice& slice, std::uint32_t k, Value& 
   const std::uint32_t where = location(s, slice, k);
   TUTTI_RETURN_IF_ERROR(check_access(id, owner, where, false));
   value = memory_[memory_base_[owner] + where];
-  const std::string of = owner == s.rank ? "" : fmt::format(" of rank {}", owner);
+  const auto of = [&] { return owner == s.rank ? "" : fmt::format(" of rank {}", owner); };
   if (value == kUnwritten)
-    return fail(id, fmt::format("reads {}{}, which nobody has written", describe_location(s, where), of));
+    return fail(id, fmt::format("reads {}{}, which nobody has written", describe_location(s, where), of()));
   if (!is_alltoall_ && values_.atom_of(value) != s.atom(slice, k))
     return fail(id, fmt::format("takes {}{} for block {}, but it holds block {}", describe_location(s, where),
-                                of, s.atom(slice, k) / s.segments, values_.atom_of(value) / s.segments));
+                                of(), s.atom(slice, k) / s.segments, values_.atom_of(value) / s.segments));
   return {};
 }
 

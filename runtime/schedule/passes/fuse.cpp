@@ -70,11 +70,19 @@ class FusionRules {
     }
   }
 
-  bool overlap(const Slice& a, const Slice& b) const {
+  // Linear in both: slices of hundreds of blocks are compared with hundreds of others.
+  bool overlap(const Slice& a, const Slice& b) {
     if (a.owner != b.owner) return false;
-    for (std::uint32_t i = 0; i < a.count; ++i)
-      for (std::uint32_t k = 0; k < b.count; ++k)
-        if (location(s_, a, i) == location(s_, b, k)) return true;
+    ++comparison_;
+    for (std::uint32_t i = 0; i < a.count; ++i) {
+      const std::uint32_t at = location(s_, a, i);
+      if (at >= seen_at_.size()) seen_at_.resize(at + 1, 0);  // another owner may have more scratch
+      seen_at_[at] = comparison_;
+    }
+    for (std::uint32_t k = 0; k < b.count; ++k) {
+      const std::uint32_t at = location(s_, b, k);
+      if (at < seen_at_.size() && seen_at_[at] == comparison_) return true;
+    }
     return false;
   }
 
@@ -124,6 +132,8 @@ class FusionRules {
   Schedule wanted_;
   detail::OrderSearch order_;
   std::vector<std::uint32_t> next_, reader_;
+  std::vector<std::uint64_t> seen_at_;  // by location: the comparison that found it last
+  std::uint64_t comparison_ = 0;
 };
 
 // The first step of the chain that each step belongs to.
