@@ -76,12 +76,13 @@ namespace {
 class NativeBackend final : public Backend {
  public:
   NativeBackend(GroupContext& group, const Selector& selector, std::size_t cache_bytes, Hierarchy hierarchy,
-                Reach reach, bool shares_cpus, const WireSetting& wire)
+                Reach reach, bool shares_cpus, const WireSetting& wire, bool spans_sockets)
       : group_(group),
         selector_(selector),
         hierarchy_(std::move(hierarchy)),
         reach_(reach),
         shares_cpus_(shares_cpus),
+        spans_sockets_(spans_sockets),
         wire_(wire),
         plans_(cache_bytes),
         lowered_(cache_bytes),
@@ -149,6 +150,7 @@ class NativeBackend final : public Backend {
     q.hierarchy = &hierarchy_;
     q.reach = reach_;
     q.shares_cpus = shares_cpus_;
+    q.spans_sockets = spans_sockets_;
     return q;
   }
 
@@ -395,7 +397,7 @@ class NativeBackend final : public Backend {
   const Selector& selector_;
   const Hierarchy hierarchy_;
   const Reach reach_;
-  const bool shares_cpus_;
+  const bool shares_cpus_, spans_sockets_;
   const WireSetting wire_;
   PlanCache<Plan> plans_;
   PlanCache<LoweredPlans> lowered_;
@@ -410,9 +412,9 @@ class NativeBackend final : public Backend {
 
 std::unique_ptr<Backend> make_native_backend(GroupContext& group, const Selector& selector,
                                              std::size_t cache_bytes, Hierarchy hierarchy, Reach reach,
-                                             bool shares_cpus, const WireSetting& wire) {
+                                             bool shares_cpus, const WireSetting& wire, bool spans_sockets) {
   return std::make_unique<NativeBackend>(group, selector, cache_bytes, std::move(hierarchy), reach,
-                                         shares_cpus, wire);
+                                         shares_cpus, wire, spans_sockets);
 }
 
 }  // namespace tutti

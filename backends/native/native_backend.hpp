@@ -23,10 +23,10 @@ bool needs_bulk(const GroupContext& group, const Call& call, std::size_t vector_
                 const LoweredPlan& plan);
 
 // `group` and `selector` outlive the backend. Plans are cached up to `cache_bytes`. `hierarchy`,
-// `reach`, `shares_cpus` and `wire` are equal on all members; of no ranks: flat.
+// `reach`, `shares_cpus`, `wire` and `spans_sockets` are equal on all members; of no ranks: flat.
 std::unique_ptr<Backend> make_native_backend(GroupContext& group, const Selector& selector,
                                              std::size_t cache_bytes, Hierarchy hierarchy = {},
                                              Reach reach = Reach::node, bool shares_cpus = false,
-                                             const WireSetting& wire = {});
+                                             const WireSetting& wire = {}, bool spans_sockets = false);
 
 }  // namespace tutti

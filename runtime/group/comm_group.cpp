@@ -89,7 +89,8 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
     log_info("group of {} ranks in {}", size(), to_text(hierarchy));
   backend_ = make_native_backend(*group_, selector(), kPlanCacheBytes, std::move(hierarchy),
                                  world_->domains().spans_nodes(world_ranks_) ? Reach::network : Reach::node,
-                                 world_->domains().shares_cpus(world_ranks_), world_->settings().wire);
+                                 world_->domains().shares_cpus(world_ranks_), world_->settings().wire,
+                                 world_->domains().spans_sockets(world_ranks_));
 }
 
 CommGroup::Impl::~Impl() {

@@ -113,6 +113,14 @@ bool WorldDomains::shares_cpus(std::span<const int> world_ranks) const {
   });
 }
 
+bool WorldDomains::spans_sockets(std::span<const int> world_ranks) const {
+  const auto socket_of = [&](int rank) { return ranks[static_cast<std::size_t>(rank)].socket; };
+  const bool is_known = std::all_of(world_ranks.begin(), world_ranks.end(),
+                                    [&](int rank) { return socket_of(rank) != RankDomains::kSeveral; });
+  return is_known && std::any_of(world_ranks.begin(), world_ranks.end(),
+                                 [&](int rank) { return socket_of(rank) != socket_of(world_ranks[0]); });
+}
+
 Places WorldDomains::places_of(std::span<const int> world_ranks) const {
   Places places;
   const auto size = static_cast<std::uint32_t>(world_ranks.size());

@@ -49,6 +49,8 @@ struct WorldDomains {
   bool spans_nodes(std::span<const int> world_ranks) const;
   // Whether any of them is on a machine with oversubscribed ranks.
   bool shares_cpus(std::span<const int> world_ranks) const;
+  // Whether all of them know their sockets, and these differ.
+  bool spans_sockets(std::span<const int> world_ranks) const;
   // The hierarchy of a group of these world ranks, equal on all members. Automatic: nodes, if the group spans
   // several. Else last-level caches, if at least two hold at least two members each; else NUMA domains or sockets by
   // the same rule; else flat. Levels above follow by the same rule, with the domains as members. Also flat if the

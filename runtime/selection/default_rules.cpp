@@ -7,9 +7,10 @@ namespace {
 // On one node. Up to 8 ranks read from each other in one round, which wins nearly everywhere, since one
 // signal serves all readers. With more ranks domains come first; short vectors take one leader, since
 // messages count there. Without domains those items are not legal, and skipped. Between two ranks a rooted
-// vector goes best in halves that overlap. Nobody has measured allreduces of more than 8 ranks with a CPU each:
-// theirs are predicted by the model of cache lines (docs/data/many_core_allreduce.csv). Up to 48 bytes travel with
-// a leader's flag; beyond that each member of a domain carries its share.
+// vector goes best in halves that overlap. Nobody has measured more than 8 ranks with a CPU each: those choices
+// are predicted by the model of cache lines (docs/data/many_core_allreduce.csv). Up to 48 bytes travel with
+// a leader's flag; beyond that each member of a domain carries its share. Short gathers of any kind go by trees over
+// all ranks: there a line that goes one level up twice costs more than a far one.
 std::string_view node_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
@@ -17,30 +18,53 @@ std::string_view node_rules(Collective collective) {
              "hierarchical(across=2):-128k@9-;hierarchical(across=1):0-@9-;recursive_multiplying:-128@9-;"
              "circulant:-32k@9-;recursive_doubling:-4k;circulant:0-@65-;rabenseifner:0-@65-;two_shot";
     case Collective::reduce_scatter:
-      return "hierarchical:0-@9-;circulant:0-@129-;direct";
+      return "circulant:-512@49-;hierarchical:0-@9-;circulant:0-@9-;direct";
     case Collective::allgather:
-      return "pat:-1m@-2;hierarchical:0-@9-;bruck:-1k@9-;circulant:0-@129-;direct";
+      return "pat:-1m@-2;pat:-4k@9-;hierarchical:0-@9-;bruck(radix=4):-16k@9-;bruck(radix=8):-64k@9-;"
+             "circulant:0-@129-;direct";
     case Collective::broadcast:
       return "double_binary_tree(segment=64k):16k-1m@-2;double_binary_tree(segment=256k):1m-4m@-2;"
-             "linear:0-@-8;hierarchical(leaders=1,across=1):-16k@9-;hierarchical(across=1):0-@9-;"
-             "binomial:-64k;circulant(segment=64k)";
+             "linear:0-@-8;hierarchical(leaders=1,across=1):-1k@9-;hierarchical(across=1):0-@9-;"
+             "knomial(radix=8):-2k;linear:-64k@9-128;binomial:-64k;circulant(segment=64k)";
     // The later items of a size are for ops that do not commute.
     case Collective::reduce:
       return "linear:-4k@-2;double_binary_tree(segments=1):-32k@-2;direct:-64k@-2;linear:-64k@-8;"
              "double_binary_tree(segment=64k):-2m@-2;double_binary_tree(segment=256k):-8m@-2;linear:0-@-2;"
-             "direct:0-@-8;hierarchical(leaders=1):-16k@9-;hierarchical(across=1):0-@9-;binomial:-32k;"
-             "linear:-32k;rabenseifner;direct";
+             "direct:0-@-8;knomial:-512;hierarchical:-2k@9-;hierarchical(across=1):0-@9-;"
+             "linear:-512;rabenseifner;linear:-32k;direct";
     case Collective::gather:
+      return "linear:0-@-8;binomial:-256k;linear";
     case Collective::scatter:
       return "linear:0-@-8;hierarchical:-64k@9-;binomial:-64k;linear";
     case Collective::alltoall:
-      return "hierarchical:-4k@16-;bruck:-4k@16-;linear:0-@-8;linear:-64k;pairwise";
+      return "bruck:-64@49-;hierarchical:-32k@9-;bruck:-4k@9-;linear:0-@-8;linear:-64k;pairwise";
     case Collective::barrier:
-      return "dissemination(radix=16):0-@-16;hierarchical;dissemination";
+      return "dissemination(radix=16):0-@-8;hierarchical;dissemination";
     case Collective::scan:
     case Collective::exscan:
       return "chain(segments=1):-2k@-2;recursive_doubling:-64k;chain(segment=64k):-4m;"
              "recursive_doubling:0-@-2;chain(segment=64k):-8m;chain(segment=256k)";
+    default:
+      return "";
+  }
+}
+
+// Before those of a node, for small groups over several sockets: one reader on the other socket slows all, so that each
+// byte crosses once. Predicted by the same model. Two and three ranks have nobody to share with.
+std::string_view node_sockets_rules(Collective collective) {
+  switch (collective) {
+    case Collective::allreduce:
+      return "one_shot:-48@4-8;hierarchical:-32k@4-8";
+    case Collective::reduce:
+      return "linear:-256@4-8;hierarchical:-64k@4-8";
+    case Collective::reduce_scatter:
+      return "hierarchical:-4k@4-8";
+    case Collective::gather:
+      return "hierarchical:-8k@4-8";
+    case Collective::scatter:
+      return "hierarchical:-512@4-8";
+    case Collective::alltoall:
+      return "hierarchical:-4k@4-8";
     default:
       return "";
   }
@@ -55,6 +79,8 @@ std::string_view node_shared_cpus_rules(Collective collective) {
     case Collective::allreduce:
       return "one_shot:-64k@-2;one_shot:-16k@3-4;one_shot:-2k@5-8;knomial(radix=8):-64k@5-8;"
              "knomial(radix=64):-64k@9-;hierarchical(across=1):0-@9-;rabenseifner:0-@65-;two_shot";
+    case Collective::reduce_scatter:
+      return "hierarchical:0-@9-;circulant:0-@129-;direct";
     case Collective::allgather:
       return "pat:-1m@-2;direct:-1k@9-128;hierarchical:0-@9-;bruck:-1k@9-;circulant:0-@129-;direct";
     case Collective::broadcast:
@@ -167,6 +193,8 @@ std::string_view default_rules(Collective collective, DefaultSet set) {
   switch (set) {
     case DefaultSet::node:
       return node_rules(collective);
+    case DefaultSet::node_sockets:
+      return node_sockets_rules(collective);
     case DefaultSet::node_shared_cpus:
       return node_shared_cpus_rules(collective);
     case DefaultSet::network:
@@ -181,6 +209,8 @@ std::string_view to_string(DefaultSet set) {
   switch (set) {
     case DefaultSet::node:
       return to_string(Reach::node);
+    case DefaultSet::node_sockets:
+      return "on one node, across sockets";
     case DefaultSet::node_shared_cpus:
       return "on one node with more ranks than CPUs";
     case DefaultSet::network:

@@ -15,17 +15,19 @@ inline constexpr Reach kReaches[] = {Reach::node, Reach::network};
 std::string_view to_string(Reach reach);  // "on one node", "across nodes"
 
 // There is a set of rules for each kind of group.
-enum class DefaultSet : std::uint8_t { node, node_shared_cpus, network, network_shared_cpus };
+enum class DefaultSet : std::uint8_t { node, node_shared_cpus, network, network_shared_cpus, node_sockets };
 inline constexpr DefaultSet kDefaultSets[] = {DefaultSet::node, DefaultSet::node_shared_cpus,
-                                              DefaultSet::network, DefaultSet::network_shared_cpus};
+                                              DefaultSet::network, DefaultSet::network_shared_cpus,
+                                              DefaultSet::node_sockets};
 std::string_view to_string(DefaultSet set);  // "on one node", "across nodes with more ranks than CPUs", ...
-constexpr DefaultSet default_set(Reach reach, bool shares_cpus) {
+constexpr DefaultSet default_set(Reach reach, bool shares_cpus, bool spans_sockets) {
   if (reach == Reach::network) return shares_cpus ? DefaultSet::network_shared_cpus : DefaultSet::network;
-  return shares_cpus ? DefaultSet::node_shared_cpus : DefaultSet::node;
+  if (shares_cpus) return DefaultSet::node_shared_cpus;
+  return spans_sockets ? DefaultSet::node_sockets : DefaultSet::node;
 }
 
 // The rules of a collective, in the grammar of selection/rules.hpp; the first legal item that matches is
-// taken. Ends with an item that is always legal.
+// taken. Ends with an item that is always legal; those of node_sockets stand before those of node.
 std::string_view default_rules(Collective collective, DefaultSet set);
 // Rules for calls without a named algorithm that take another row where the buffers of all ranks are shared;
 // empty where there are none. The choice is made before a rank knows of the others' buffers, so it names both

@@ -120,8 +120,10 @@ Result<Selector> Selector::make(std::vector<RuleText> texts) {
     for (const DefaultSet set : kDefaultSets) {
       Source& target = selector.defaults_[static_cast<std::size_t>(i)][static_cast<std::size_t>(set)];
       target.is_advice = true;
-      if (const std::string_view rules = default_rules(collective, set); !rules.empty())
-        TUTTI_RETURN_IF_ERROR(add(collective, "default rules", rules, target));
+      std::string rules(default_rules(collective, set));
+      if (set == DefaultSet::node_sockets)
+        rules += (rules.empty() ? "" : ";") + std::string(default_rules(collective, DefaultSet::node));
+      if (!rules.empty()) TUTTI_RETURN_IF_ERROR(add(collective, "default rules", rules, target));
     }
     if (const std::string_view rules = shared_buffer_rules(collective); !rules.empty())
       TUTTI_RETURN_IF_ERROR(
@@ -137,7 +139,7 @@ const Selector::Source* Selector::find_source(const Question& question, std::siz
     const Source& source = sources_[collective][i];
     return !source.reach || *source.reach == question.reach ? &source : nullptr;
   }
-  const DefaultSet set = default_set(question.reach, question.shares_cpus);
+  const DefaultSet set = default_set(question.reach, question.shares_cpus, question.spans_sockets);
   return &defaults_[collective][static_cast<std::size_t>(set)];
 }
 

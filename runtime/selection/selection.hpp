@@ -30,8 +30,9 @@ struct Question {
   bool has_known_bytes = true;
   const Hierarchy* hierarchy = nullptr;  // over the ranks of the group; null: flat
   Reach reach = Reach::node;
-  bool shares_cpus = false;  // the ranks of its machine outnumber the CPUs
-  bool is_device = false;    // the buffers are on GPUs: what is known of the host's memory says nothing
+  bool shares_cpus = false;    // the ranks of its machine outnumber the CPUs
+  bool spans_sockets = false;  // known to lie on several sockets
+  bool is_device = false;      // the buffers are on GPUs: what is known of the host's memory says nothing
 };
 
 // Everything of it that a call and the number of ranks say. The group adds its hierarchy, reach and CPUs.

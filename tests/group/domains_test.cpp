@@ -150,6 +150,16 @@ TEST_CASE("a group shares CPUs where the ranks of a machine outnumber them") {
   CHECK(world.shares_cpus(std::vector<int>{1, 3}));
 }
 
+TEST_CASE("a group spans sockets where all sockets are known and differ") {
+  RankDomains first, second;
+  first.socket = 0;
+  second.socket = 8;
+  const WorldDomains world = world_of({first, first, second, {}});
+  CHECK_FALSE(world.spans_sockets(std::vector<int>{0, 1}));
+  CHECK(world.spans_sockets(std::vector<int>{0, 1, 2}));
+  CHECK_FALSE(world.spans_sockets(std::vector<int>{0, 2, 3}));
+}
+
 TEST_CASE("sizes have to add up to the world") {
   WorldDomains world = world_of({{}, {}, {}, {}});
   CHECK(world.check().is_ok());

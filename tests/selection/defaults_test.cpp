@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tutti {
@@ -65,24 +66,27 @@ TEST_CASE("hierarchical rows are the default of many ranks in domains, and of no
         Collective::reduce_scatter, Collective::barrier}) {
     for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{1} << 16U, std::uint64_t{1} << 30U}) {
       INFO(to_string(collective) << ", " << bytes << " bytes");
-      CHECK(is_chosen(collective, sizes({9, 11}), bytes, true));
-      CHECK(is_chosen(collective, sizes({9, 11}), bytes, false));
-      CHECK(is_chosen(collective, dealt, bytes, true));
-      CHECK(is_chosen(collective, dealt, bytes, false) == !is_reducing(collective));
+      // Short ones that need no rank order go by a tree over all ranks.
+      const bool is_tree =
+          bytes == 8 && (collective == Collective::reduce || collective == Collective::allgather);
+      const bool is_always_tree = is_tree && collective == Collective::allgather;
+      CHECK(is_chosen(collective, sizes({9, 11}), bytes, true) == !is_tree);
+      CHECK(is_chosen(collective, sizes({9, 11}), bytes, false) == !is_always_tree);
+      CHECK(is_chosen(collective, dealt, bytes, true) == !is_tree);
+      CHECK(is_chosen(collective, dealt, bytes, false) == (!is_reducing(collective) && !is_always_tree));
       CHECK_FALSE(is_chosen(collective, sizes({4, 4}), bytes, true));
       CHECK_FALSE(is_chosen(collective, sizes({20}), bytes, true));
       CHECK_FALSE(is_chosen(collective, sizes(std::vector<std::uint32_t>(20, 1)), bytes, true));
     }
   }
-  for (const Collective collective : {Collective::gather, Collective::scatter}) {
-    CHECK(is_chosen(collective, sizes({9, 11}), 1U << 16U, true));
-    CHECK_FALSE(is_chosen(collective, sizes({9, 11}), 1U << 20U, true));
-    CHECK_FALSE(is_chosen(collective, sizes({4, 4}), 8, true));
-  }
+  CHECK(is_chosen(Collective::scatter, sizes({9, 11}), 1U << 16U, true));
+  CHECK_FALSE(is_chosen(Collective::scatter, sizes({9, 11}), 1U << 20U, true));
+  CHECK_FALSE(is_chosen(Collective::scatter, sizes({4, 4}), 8, true));
   // Of alltoall only small blocks, where messages count: twice as much is sent inside of domains.
-  CHECK(is_chosen(Collective::alltoall, sizes({9, 11}), 4096, true));
-  CHECK_FALSE(is_chosen(Collective::alltoall, sizes({9, 11}), 4097, true));
-  CHECK_FALSE(is_chosen(Collective::alltoall, sizes({7, 8}), 8, true));
+  CHECK(is_chosen(Collective::alltoall, sizes({9, 11}), 32768, true));
+  CHECK_FALSE(is_chosen(Collective::alltoall, sizes({9, 11}), 32769, true));
+  CHECK_FALSE(is_chosen(Collective::alltoall, sizes({4, 4}), 8, true));
+  CHECK_FALSE(is_chosen(Collective::alltoall, sizes({32, 32}), 64, true));
   Question q = ask(Collective::allreduce, 8, 20);
   q.is_commutative = false;
   q.hierarchy = &dealt;
@@ -95,6 +99,37 @@ TEST_CASE("hierarchical rows are the default of many ranks in domains, and of no
   const auto cut = selector.choose(q, "hierarchical(across=1,segment=4k)");
   REQUIRE(cut.is_ok());
   CHECK(cut->params.segments == 4);
+}
+
+TEST_CASE("small groups over several sockets choose by socket, others as before", "[selection]") {
+  const Selector selector = selector_of({});
+  const auto chosen = [&](Collective collective, std::vector<std::uint32_t> sizes, std::uint64_t bytes,
+                          bool spans_sockets, bool shares_cpus = false) {
+    const Hierarchy h = Hierarchy::of_sizes(sizes);
+    Question q = ask(collective, bytes, h.size());
+    q.hierarchy = &h;
+    q.spans_sockets = spans_sockets;
+    q.shares_cpus = shares_cpus;
+    const auto selection = selector.choose(q);
+    REQUIRE(selection.is_ok());
+    return selection->row->name;
+  };
+  for (const auto& [collective, most] :
+       {std::pair{Collective::allreduce, 32768U}, std::pair{Collective::reduce, 65536U},
+        std::pair{Collective::reduce_scatter, 4096U}, std::pair{Collective::gather, 8192U},
+        std::pair{Collective::scatter, 512U}, std::pair{Collective::alltoall, 4096U}}) {
+    INFO(to_string(collective));
+    CHECK(chosen(collective, {2, 2}, most, true) == "hierarchical");
+    CHECK(chosen(collective, {3, 5}, most, true) == "hierarchical");
+    CHECK(chosen(collective, {4, 4}, most + 1, true) != "hierarchical");
+    CHECK(chosen(collective, {4, 4}, most, false) != "hierarchical");
+    CHECK(chosen(collective, {4, 4}, most, true, true) != "hierarchical");
+    CHECK(chosen(collective, {1, 1, 1, 1}, most, true) != "hierarchical");
+    CHECK(chosen(collective, {1, 2}, most, true) == chosen(collective, {1, 2}, most, false));
+    // More ranks go by the rules that all groups of a node have.
+    CHECK(chosen(collective, {9, 11}, most, true) == chosen(collective, {9, 11}, most, false));
+  }
+  CHECK(chosen(Collective::allreduce, {4, 4}, 48, true) == "one_shot");
 }
 
 TEST_CASE("across nodes hierarchical rows are the default wherever a node holds several ranks",

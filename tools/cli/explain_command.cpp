@@ -154,6 +154,7 @@ Result<Case> make_case(const ExplainOptions& options) {
   made.question.is_commutative = !options.is_ordered;
   made.question.reach = domains.spans_nodes(world_ranks) ? Reach::network : Reach::node;
   made.question.shares_cpus = domains.shares_cpus(world_ranks);
+  made.question.spans_sockets = domains.spans_sockets(world_ranks);
 
   made.setting.places = domains.places_of(world_ranks);
   Fingerprint here = fingerprint_of(made.settings.topology);
@@ -236,7 +237,8 @@ void print_text(const Case& asked, const Explanation& answer) {
     if (c.is_chosen) chosen = &c;
   }
   fmt::print("{} of {} bytes over {} ranks {}: {}\n", to_string(q.collective), q.bytes, q.size,
-             to_string(default_set(q.reach, q.shares_cpus)), to_text(*chosen->row, chosen->params));
+             to_string(default_set(q.reach, q.shares_cpus, q.spans_sockets)),
+             to_text(*chosen->row, chosen->params));
   fmt::print("  rule       {}\n", chosen->reason);
   if (answer.chosen.shared_row != nullptr)
     fmt::print("  shared     {} where the buffers of all ranks are in shared memory\n",

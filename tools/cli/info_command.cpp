@@ -146,8 +146,10 @@ void print_algorithms() {
       if (row.collective != collective) continue;
       if (!has_rows) {
         fmt::print("{}\n", to_string(collective));
-        for (const DefaultSet set : kDefaultSets)
-          fmt::print("  default {}: {}\n", to_string(set), default_rules(collective, set));
+        for (const DefaultSet set : kDefaultSets) {
+          if (const std::string_view rules = default_rules(collective, set); !rules.empty())
+            fmt::print("  default {}: {}\n", to_string(set), rules);
+        }
         if (const std::string_view rules = shared_buffer_rules(collective); !rules.empty())
           fmt::print("  of those, where the buffers of all ranks are shared: {}\n", rules);
       }
@@ -239,6 +241,8 @@ Json all_json() {
           {"backends", parts_json(list_backends())},
           {"algorithms", rows},
           {"default_rules", defaults[static_cast<std::size_t>(DefaultSet::node)]},
+          {"default_rules_across_sockets_before_these",
+           defaults[static_cast<std::size_t>(DefaultSet::node_sockets)]},
           {"default_rules_where_ranks_share_cpus",
            defaults[static_cast<std::size_t>(DefaultSet::node_shared_cpus)]},
           {"default_rules_across_nodes", defaults[static_cast<std::size_t>(DefaultSet::network)]},

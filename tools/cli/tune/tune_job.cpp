@@ -35,7 +35,7 @@ struct Whereabouts {
   Hierarchy hierarchy;
   Setting setting;
   Reach reach = Reach::node;
-  bool shares_cpus = false;
+  bool shares_cpus = false, spans_sockets = false;
 };
 
 Result<Whereabouts> whereabouts_of(const CommGroup& group) {
@@ -46,6 +46,7 @@ Result<Whereabouts> whereabouts_of(const CommGroup& group) {
   found.hierarchy = domains.hierarchy_of(ranks);
   found.reach = domains.spans_nodes(ranks) ? Reach::network : Reach::node;
   found.shares_cpus = domains.shares_cpus(ranks);
+  found.spans_sockets = domains.spans_sockets(ranks);
   found.setting.places = domains.places_of(ranks);
   const auto start = starting_model(Environment::of_process(), "", found.reach == Reach::network, Dtype::f32,
                                     machine_class_of(impl.world().settings().topology.cpu_model));
@@ -107,6 +108,7 @@ CampaignPlan placed_plan(const TuneOptions& options, int rank_count, const Where
   plan.group.hierarchy = &where.hierarchy;
   plan.group.reach = where.reach;
   plan.group.shares_cpus = where.shares_cpus;
+  plan.group.spans_sockets = where.spans_sockets;
   plan.setting = where.setting;
   // Turns must be long where ranks share CPUs: the system lets each of them run for some milliseconds.
   if (!fits) {
