@@ -42,10 +42,13 @@ def _module_for_this_torch():
     if os.path.isdir(os.path.join(os.path.dirname(__file__), folder)):
         return importlib.import_module(f".{folder}._torch", __package__)
     raise ImportError(
-        f"tutti.torch: tutti was built for torch {_torch_build.VERSION} and this interpreter has torch {torch.__version__}: "
-        "build tutti again beside it (pip install --force-reinstall --no-deps .)"
-        if _torch_build.VERSION
-        else f"tutti.torch: tutti was built without its backend for torch: {_torch_build.REASON}"
+        (
+            f"tutti.torch: tutti was built for torch {_torch_build.VERSION} and this interpreter has torch {torch.__version__}"
+            if _torch_build.VERSION
+            else f"tutti.torch: tutti was built without its backend for torch: {_torch_build.REASON}"
+        )
+        + f". In a clone of tutti, make a wheel and install it:\n  tools/dev/wheels --python {sys.executable} --torch {here}\n"
+        f"  {sys.executable} -m pip install --force-reinstall --no-deps build/dist/tutti-*.whl"
     )
 
 
