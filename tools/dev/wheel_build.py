@@ -33,9 +33,12 @@ class WheelError(Exception):
 
 def run(command, seconds=SECONDS, **extra):
     print("+ " + " ".join(command), flush=True)
-    done = subprocess.run(command, timeout=seconds, check=False, env={**os.environ, **extra}, stdin=subprocess.DEVNULL)
+    try:
+        done = subprocess.run(command, timeout=seconds, check=False, env={**os.environ, **extra}, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired as expired:
+        raise WheelError(f"{command[0]}: not done after {seconds} s; once more goes on where this ended") from expired
     if done.returncode != 0:
-        raise WheelError(f"{command[0]}: exit status {done.returncode}")
+        raise WheelError(f"{command[0]}: exit status {done.returncode}; its own message is above")
 
 
 def fingerprint_of_sources():
@@ -76,17 +79,19 @@ def environment(folder, *packages, python=sys.executable):
     return pip
 
 
-def make_wheel(pip, wheels, cxx="", meson="", setup_options=()):
+def make_wheel(pip, wheels, cxx="", meson="", setup_options=(), seconds=BUILD_SECONDS):
     """What `pip install .` installs, portable, made for the interpreter of the command `pip`, which knows -C.
 
     wheels: the folder that keeps it. It is taken from there if it was made before of the same sources with the same settings.
+    seconds: after which building ends with an error.
     """
     keep = os.path.join(wheels, hashlib.sha256(pip[0].encode()).hexdigest()[:12])
     label = os.path.join(keep, "made_of")
     settings = [f"-Csetup-args={option}" for option in setup_options]
     sources = fingerprint_of_sources()
     beside = subprocess.run([*pip, "freeze", "--exclude", "tutti"], capture_output=True, text=True, check=True, timeout=SECONDS).stdout
-    made_of = "\n".join([sources or "", cxx, meson, *settings, beside])
+    settings_and_packages = "\n".join([cxx, meson, *settings, beside])
+    made_of = (sources or "") + "\n" + settings_and_packages
     if sources and os.path.exists(label):
         with open(label, encoding="utf-8") as file:
             if file.read() == made_of:
@@ -97,8 +102,11 @@ def make_wheel(pip, wheels, cxx="", meson="", setup_options=()):
     if cxx:
         extra["CXX"] = cxx
     built = os.path.join(keep, "built")
-    command = [*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", *settings, "-w", built, ROOT]
-    run(command, seconds=BUILD_SECONDS, **extra)
+    # As deep below the sources as build/ is, so that a compiler cache knows what was compiled there. It stays where building ends early.
+    compiled = os.path.join(ROOT, "build-wheel-" + hashlib.sha256((pip[0] + settings_and_packages).encode()).hexdigest()[:12])
+    settings.append(f"-Cbuild-dir={compiled}")
+    run([*pip, "wheel", "-q", "--no-deps", "--no-build-isolation", *settings, "-w", built, ROOT], seconds=seconds, **extra)
+    shutil.rmtree(compiled)
     make_portable(find_wheel(built), keep, wheels)
     check_wheel(find_wheel(keep))
     with open(label, "w", encoding="utf-8") as file:
