@@ -2,7 +2,7 @@
 //
 //   lines_choose NODE COLLECTIVE RANKS...    a row for each number of ranks, size and algorithm:
 //                                            node,collective,ranks,bytes,algorithm,us,is_default
-//   lines_choose --table NODE ...            a row for each number of ranks and size, as docs/data/many_core.csv has them:
+//   lines_choose --table NODE ...            a row for each number of ranks and size, as in docs/data:
 //                                            node,collective,ranks,bytes,default,predicted_us,fastest,fastest_us
 //
 // NODE is a name of `tutti explain --node`. Algorithms that would take four times as long as the best are left out.

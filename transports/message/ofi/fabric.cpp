@@ -6,9 +6,12 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -115,6 +118,19 @@ Result<fi_info*> find_any_provider(const std::string& interface) {
   return unsupported("no provider can be used: " + reasons);
 }
 
+// libfabric says "No data available" where it got no descriptor, and has closed some again by then.
+Status with_limit(const Status& failure) {
+  constexpr std::size_t kNeeded = 16;
+  std::array<int, kNeeded> opened{};
+  std::size_t count = 0;
+  while (count < kNeeded && (opened[count] = ::eventfd(0, EFD_CLOEXEC)) >= 0) ++count;
+  const int error = count < kNeeded ? errno : 0;
+  for (std::size_t i = 0; i < count; ++i) ::close(opened[i]);
+  if (!is_out_of_descriptors(error)) return failure;
+  return Status(failure.code(), fmt::format("{}; it may lack descriptors: {}", failure.message(),
+                                            describe_system_error(error)));
+}
+
 // Ports of the user, whom libfabric's variables tell it directly.
 constexpr const char* kLowPort = "FI_TCP_PORT_LOW_RANGE";
 constexpr const char* kHighPort = "FI_TCP_PORT_HIGH_RANGE";
@@ -153,6 +169,12 @@ void close(fid* what) {
 }  // namespace
 
 Result<std::unique_ptr<Fabric>> Fabric::make(const FabricChoice& choice) {
+  Result<std::unique_ptr<Fabric>> made = try_to_make(choice);
+  if (!made) return with_limit(made.status());
+  return made;
+}
+
+Result<std::unique_ptr<Fabric>> Fabric::try_to_make(const FabricChoice& choice) {
   const std::string interface = has_user_interface() ? "" : choice.interface;
   Result<fi_info*> info =
       choice.provider.empty() ? find_any_provider(interface) : find_provider(choice.provider, interface);

@@ -62,6 +62,7 @@ class Fabric {
 
  private:
   Fabric() = default;
+  static Result<std::unique_ptr<Fabric>> try_to_make(const FabricChoice& choice);
   static Result<std::unique_ptr<Fabric>> open_at(const fi_info& info, std::uint16_t port);
   static Result<std::unique_ptr<Fabric>> open_within(const fi_info& info, const PortRange& ports);
   Status open();
