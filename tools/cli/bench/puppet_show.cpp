@@ -17,6 +17,7 @@
 #include "bench/puppet/puppet.hpp"
 #include "runtime/base/relax.hpp"
 #include "runtime/base/thread.hpp"
+#include "runtime/group/comm_group.hpp"
 #include "runtime/include/tutti/tutti.hpp"
 #include "runtime/schedule/passes/lower.hpp"
 #include "runtime/selection/selection.hpp"
@@ -28,9 +29,6 @@
 namespace tutti::tool {
 namespace {
 
-void throw_if_error(const Status& status) {
-  if (!status) throw Error(status.code(), -1, status.message());
-}
 template <class T>
 T value_or_throw(Result<T> result) {
   throw_if_error(result.status());
