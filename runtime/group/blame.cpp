@@ -6,6 +6,7 @@
 
 #include "runtime/base/log.hpp"
 #include "runtime/group/comm_group.hpp"
+#include "runtime/net/network.hpp"
 
 namespace tutti {
 namespace {
@@ -14,6 +15,18 @@ namespace {
 constexpr std::chrono::milliseconds kVerdictTime{500};
 constexpr std::chrono::milliseconds kDecisionTime{1000};
 constexpr std::chrono::milliseconds kAnswerTime{300};
+
+// Neither process is gone. This one may have run into its limit, which libraries that make connections do not tell.
+Status describe_lost_connection(int own, int other) {
+  const std::string lack = describe_lack_of_descriptors();
+  if (lack.empty())
+    return Status(StatusCode::peer_failed,
+                  fmt::format("the connection to rank {} was lost, but its process is alive", other), other);
+  return Status(
+      StatusCode::resource_exhausted,
+      fmt::format("rank {} lost its connection to rank {}, and lacks descriptors: {}", own, other, lack),
+      own);
+}
 
 }  // namespace
 
@@ -76,9 +89,7 @@ Status CommGroup::Impl::find_origin(const Status& found) {
     const Status& failure = state->second.failure;
     // It blames this rank, and knows no more. Another reason, as a record that does not verify, is the cause.
     if (failure || (failure.peer() == rank_ && failure.code() == StatusCode::peer_failed)) {
-      return Status(StatusCode::peer_failed,
-                    fmt::format("the connection to rank {} was lost, but its process is alive", blamed),
-                    blamed);
+      return describe_lost_connection(rank_, blamed);
     }
     cause = failure;  // it failed earlier, so its cause is nearer to the origin
   }

@@ -7,6 +7,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -364,6 +365,21 @@ std::string describe_system_error(int error) {
   rlimit files{};
   ::getrlimit(RLIMIT_NOFILE, &files);
   return fmt::format("{} (limit: open files, ulimit -n, which is {})", text, files.rlim_cur);
+}
+
+std::string describe_lack_of_descriptors() {
+  constexpr std::size_t kNeeded = 16;
+  std::vector<int> opened;
+  int error = 0;
+  while (opened.size() < kNeeded && error == 0) {
+    const int descriptor = ::eventfd(0, EFD_CLOEXEC);
+    if (descriptor < 0)
+      error = errno;
+    else
+      opened.push_back(descriptor);
+  }
+  for (const int descriptor : opened) ::close(descriptor);
+  return is_out_of_descriptors(error) ? describe_system_error(error) : std::string();
 }
 
 }  // namespace tutti

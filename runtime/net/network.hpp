@@ -95,5 +95,7 @@ std::string find_interface_name(const std::vector<Interface>& all, const SocketA
 // open files (limit: open files, ulimit -n, which is 64)".
 std::string describe_system_error(int error);
 inline bool is_out_of_descriptors(int error) { return error == EMFILE || error == ENFILE; }
+// For failures of libraries that do not say why: the same text where fewer than 16 more files can be opened; else empty.
+std::string describe_lack_of_descriptors();
 
 }  // namespace tutti

@@ -6,12 +6,9 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_tagged.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
@@ -120,15 +117,9 @@ Result<fi_info*> find_any_provider(const std::string& interface) {
 
 // libfabric says "No data available" where it got no descriptor, and has closed some again by then.
 Status with_limit(const Status& failure) {
-  constexpr std::size_t kNeeded = 16;
-  std::array<int, kNeeded> opened{};
-  std::size_t count = 0;
-  while (count < kNeeded && (opened[count] = ::eventfd(0, EFD_CLOEXEC)) >= 0) ++count;
-  const int error = count < kNeeded ? errno : 0;
-  for (std::size_t i = 0; i < count; ++i) ::close(opened[i]);
-  if (!is_out_of_descriptors(error)) return failure;
-  return Status(failure.code(), fmt::format("{}; it may lack descriptors: {}", failure.message(),
-                                            describe_system_error(error)));
+  const std::string lack = describe_lack_of_descriptors();
+  if (lack.empty()) return failure;
+  return Status(failure.code(), fmt::format("{}; it may lack descriptors: {}", failure.message(), lack));
 }
 
 // Ports of the user, whom libfabric's variables tell it directly.
