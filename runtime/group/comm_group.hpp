@@ -155,6 +155,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   void on_deadline(std::uint32_t sequence, const std::string& call) override;
   void leave() override;
   CallHistory submitted_calls(std::size_t at_most) const override { return group_->recent_calls(at_most); }
+  std::chrono::milliseconds timeout() const override { return group_->timeout(); }
 
  private:
   std::uint32_t submitted_sequence() const { return group_->last_sequence(); }

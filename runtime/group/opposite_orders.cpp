@@ -58,6 +58,10 @@ void WorldState::compare_orders(int source, const StallReport& report) {
   const GroupMember* const there = find(report.context);
   const GroupMember* const here = find(own->context);
   if (there == nullptr || here == nullptr) return;
+  // The wait with the shorter deadline is meant to end there, and its rank may then call what the other waits for.
+  if (there->timeout() != here->timeout()) return;
+  // Those who wait in a group that has failed hear of it soon, and go on.
+  if (!there->local_failure() || !here->local_failure()) return;
   const CallHistory called_there = there->submitted_calls(1);
   if (!called_there.empty() && called_there.back().sequence >= report.awaited) return;
   CallHistory calls = here->submitted_calls(kReportedCalls);

@@ -50,6 +50,8 @@ class GroupMember {
   virtual Status local_failure() const = 0;
   // The last submitted collectives, complete or not, at most `at_most`. Any thread.
   virtual CallHistory submitted_calls(std::size_t at_most) const = 0;
+  // Of every wait without a limit of its own.
+  virtual std::chrono::milliseconds timeout() const = 0;
   // The following two are called without the registry locked, and may block; the group does not end
   // meanwhile. An operation (0: a message) that nobody waits for has not ended in time.
   virtual void on_deadline(std::uint32_t sequence, const std::string& call) = 0;
