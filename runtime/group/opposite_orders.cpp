@@ -60,7 +60,7 @@ void WorldState::compare_orders(int source, const StallReport& report) {
   if (there == nullptr || here == nullptr) return;
   // The wait with the shorter deadline is meant to end there, and its rank may then call what the other waits for.
   if (there->timeout() != here->timeout()) return;
-  // Those who wait in a group that has failed hear of it soon, and go on.
+  // A failed group ends all waits in it soon.
   if (!there->local_failure() || !here->local_failure()) return;
   const CallHistory called_there = there->submitted_calls(1);
   if (!called_there.empty() && called_there.back().sequence >= report.awaited) return;
