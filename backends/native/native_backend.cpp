@@ -62,6 +62,18 @@ Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Algorithm
   return made;
 }
 
+Result<std::shared_ptr<const Plan>> make_exchange_plan(std::uint32_t rank, std::uint32_t size) {
+  const AlgorithmRow* row = find_algorithm(Collective::allgather, "direct");
+  CollectiveSpec spec;
+  spec.collective = Collective::allgather;
+  spec.in_place = true;
+  auto schedule = row->emit(spec, {rank, size}, default_params(*row));
+  if (!schedule) return schedule.status();
+  auto plan = compile(*std::move(schedule));
+  if (!plan) return plan.status();
+  return std::make_shared<const Plan>(*std::move(plan));
+}
+
 bool needs_bulk(const GroupContext& group, const Call& call, std::size_t vector_bytes,
                 const LoweredPlan& plan) {
   if (vector_bytes >= group.lowered_limits().announce_bytes) return true;
@@ -313,16 +325,9 @@ class NativeBackend final : public Backend {
 
   Result<std::shared_ptr<const Plan>> exchange_plan() {
     if (exchange_ != nullptr) return exchange_;
-    const AlgorithmRow* row = find_algorithm(Collective::allgather, "direct");
-    CollectiveSpec spec;
-    spec.collective = Collective::allgather;
-    spec.in_place = true;
-    auto schedule = row->emit(spec, {group_.rank(), group_.size()}, default_params(*row));
-    if (!schedule) return schedule.status();
-    auto made = compile(*std::move(schedule));
-    if (!made) return made.status();
-    exchange_ = std::make_shared<const Plan>(*std::move(made));
-    return exchange_;
+    auto made = make_exchange_plan(group_.rank(), group_.size());
+    if (made) exchange_ = *made;
+    return made;
   }
 
   // Ranks that run other schedules of one call could take each other's messages for their own.

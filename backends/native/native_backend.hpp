@@ -22,6 +22,9 @@ Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Algorithm
 bool needs_bulk(const GroupContext& group, const Call& call, std::size_t vector_bytes,
                 const LoweredPlan& plan);
 
+// The allgather by which the ranks of a group tell each other where their control blocks are.
+Result<std::shared_ptr<const Plan>> make_exchange_plan(std::uint32_t rank, std::uint32_t size);
+
 // `group` and `selector` outlive the backend. Plans are cached up to `cache_bytes`. `hierarchy`,
 // `reach`, `shares_cpus`, `wire` and `spans_sockets` are equal on all members; of no ranks: flat.
 std::unique_ptr<Backend> make_native_backend(GroupContext& group, const Selector& selector,

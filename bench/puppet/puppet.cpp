@@ -51,18 +51,6 @@ struct PeerDriver {
   }
 };
 
-Result<std::shared_ptr<const Plan>> make_exchange(std::uint32_t rank, std::uint32_t size) {
-  const AlgorithmRow* row = find_algorithm(Collective::allgather, "direct");
-  CollectiveSpec spec;
-  spec.collective = Collective::allgather;
-  spec.in_place = true;
-  auto schedule = row->emit(spec, {rank, size}, default_params(*row));
-  if (!schedule) return schedule.status();
-  auto plan = compile(*std::move(schedule));
-  if (!plan) return plan.status();
-  return std::make_shared<const Plan>(*std::move(plan));
-}
-
 }  // namespace
 
 struct Puppet::Member {
@@ -156,7 +144,7 @@ Status Puppet::connect(const std::vector<Schedule>& lowered) {
     own.push_back(std::move(transports[r]));
     member->engine = std::make_unique<Engine>(std::move(own), engine);
     member->group = std::make_unique<GroupContext>(*member->engine, std::move(group));
-    auto exchange = make_exchange(r, size);
+    auto exchange = make_exchange_plan(r, size);
     if (!exchange) return exchange.status();
     TUTTI_RETURN_IF_ERROR(prepare(*member, lowered, *exchange));
     members_.push_back(std::move(member));
