@@ -15,9 +15,10 @@
 #include <vector>
 
 #include "runtime/base/config.hpp"
-#include "runtime/group/domains.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/selection/explain.hpp"
 #include "runtime/selection/line_costs.hpp"
+#include "tools/cli/assumed_domains.hpp"
 #include "tools/cli/starting_model.hpp"
 #include "topology/discovery.hpp"
 
@@ -31,16 +32,6 @@ struct Entrant {
   std::string name;
   Program program;
 };
-
-WorldDomains domains_of(const Topology& topology, std::uint32_t ranks) {
-  WorldDomains domains;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    domains.nodes.push_back(0);
-    domains.is_crowded.push_back(false);
-    domains.ranks.push_back(find_domains(topology, {}, rank, ranks));
-  }
-  return domains;
-}
 
 std::string key_of(const NamedNode& node, const Question& question) {
   return std::string(node.name) + "," + std::string(to_string(question.collective)) + "," +
@@ -68,14 +59,15 @@ void print_best(const std::string& key, const std::vector<Entrant>& entrants, co
 }
 
 int choose(const NamedNode& node, Collective collective, std::uint32_t ranks, bool is_table) {
-  const auto topology = make_synthetic_topology(node.synthetic);
+  auto topology = make_synthetic_topology(node.synthetic);
   const auto selector = Selector::make({});
   const MachineClass& machine = *find_machine_class(node.machine_class);
   const auto start = tool::starting_model(Environment(), "", false, Dtype::f32, machine);
   if (!topology || !selector || !start) return 1;
-  const WorldDomains domains = domains_of(*topology, ranks);
-  std::vector<int> members(ranks);
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) members[rank] = static_cast<int>(rank);
+  WorldSettings settings;
+  settings.topology = *std::move(topology);
+  const WorldDomains domains = tool::assume_domains(settings, ranks, ranks, ranks);
+  const std::vector<int> members = first_ranks(ranks);
   const Hierarchy hierarchy = domains.hierarchy_of(members);
   const Places places = domains.places_of(members);
   Question question;

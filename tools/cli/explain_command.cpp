@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/group/settings.hpp"
 #include "runtime/selection/explain.hpp"
 #include "runtime/selection/line_costs.hpp"
@@ -145,8 +146,7 @@ Result<Case> make_case(const ExplainOptions& options) {
   const WorldDomains domains =
       assume_domains(made.settings, p, per_node, static_cast<std::uint32_t>(cpu_count));
   TUTTI_RETURN_IF_ERROR(domains.check());
-  std::vector<int> world_ranks;
-  for (std::uint32_t rank = 0; rank < p; ++rank) world_ranks.push_back(static_cast<int>(rank));
+  const std::vector<int> world_ranks = first_ranks(p);
   made.hierarchy = domains.hierarchy_of(world_ranks);
   made.question.collective = *collective;
   made.question.bytes = *bytes;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "bench/puppet/puppet.hpp"
+#include "runtime/base/rank_lists.hpp"
 #include "runtime/base/relax.hpp"
 #include "runtime/base/thread.hpp"
 #include "runtime/group/comm_group.hpp"
@@ -112,9 +113,7 @@ Pretence make_pretence(const BenchOptions& options, const Environment& environme
 Hierarchy hierarchy_of(const WorldSettings& settings, std::uint32_t ranks) {
   const WorldDomains domains = assume_domains(settings, ranks, ranks, ranks);
   throw_if_error(domains.check());
-  std::vector<int> world_ranks;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) world_ranks.push_back(static_cast<int>(rank));
-  return domains.hierarchy_of(world_ranks);
+  return domains.hierarchy_of(first_ranks(ranks));
 }
 
 // The model's time for the rank, in microseconds: all enter at once, and lines between peers cost nothing.
