@@ -36,7 +36,7 @@ def run(command, seconds=SECONDS, **extra):
     try:
         done = subprocess.run(command, timeout=seconds, check=False, env={**os.environ, **extra}, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired as expired:
-        raise WheelError(f"{command[0]}: not done after {seconds} s; once more goes on where this ended") from expired
+        raise WheelError(f"{command[0]}: not done after {seconds} s; run it again, on a less busy machine") from expired
     if done.returncode != 0:
         raise WheelError(f"{command[0]}: exit status {done.returncode}; its own message is above")
 
