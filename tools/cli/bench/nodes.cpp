@@ -6,10 +6,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <cstring>
 
+#include "runtime/base/ascii.hpp"
 #include "tools/cli/files.hpp"
 
 namespace tutti::tool {
@@ -18,22 +18,9 @@ namespace {
 constexpr int kMostNodes = 253;
 constexpr int kMostRanksPerNode = 1024;
 
-std::vector<std::string> split(std::string_view list) {
-  std::vector<std::string> words;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t comma = std::min(list.find(',', at), list.size());
-    words.emplace_back(list.substr(at, comma - at));
-    at = comma + 1;
-  }
-  return words;
-}
-
 std::optional<int> parse_count(std::string_view text, int most) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > most)
-    return std::nullopt;
-  return value;
+  const std::optional<int> value = parse_number<int>(text);
+  return value && *value >= 1 && *value <= most ? value : std::nullopt;
 }
 
 std::string random_hex() {
@@ -62,8 +49,10 @@ std::optional<Bed> Bed::current() {
     if (value == nullptr) return std::nullopt;
     values.emplace_back(value);
   }
-  Bed bed{values[0], values[1], values[2], split(values[3]), {}};
-  for (const std::string& holder : split(values[4])) bed.namespaces.push_back("/proc/" + holder + "/ns/net");
+  Bed bed{values[0], values[1], values[2], {}, {}};
+  for (const std::string_view address : split(values[3], ',')) bed.addresses.emplace_back(address);
+  for (const std::string_view holder : split(values[4], ','))
+    bed.namespaces.push_back(fmt::format("/proc/{}/ns/net", holder));
   return bed;
 }
 

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <optional>
 #include <set>
 #include <string_view>
 
+#include "runtime/base/ascii.hpp"
 #include "tools/cli/files.hpp"
 
 namespace tutti::tool {
@@ -21,15 +21,9 @@ namespace {
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40U;
 constexpr double kMostFlops = 1e18;
 
-std::vector<std::string_view> split(std::string_view line) {
+std::vector<std::string_view> fields_of(std::string_view line) {
   while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
-  std::vector<std::string_view> fields;
-  for (;;) {
-    const std::size_t comma = line.find(',');
-    fields.push_back(line.substr(0, comma));
-    if (comma == std::string_view::npos) return fields;
-    line.remove_prefix(comma + 1);
-  }
+  return split(line, ',');
 }
 
 std::optional<std::size_t> column_of(const std::vector<std::string_view>& header, std::string_view name) {
@@ -39,20 +33,14 @@ std::optional<std::size_t> column_of(const std::vector<std::string_view>& header
 }
 
 std::optional<std::uint64_t> parse_count(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (value == 0 || value > kMostElements) return std::nullopt;
-  return value;
+  const auto value = parse_number<std::uint64_t>(text);
+  return value && *value > 0 && *value <= kMostElements ? value : std::nullopt;
 }
 
 std::optional<double> parse_flops(std::string_view text) {
-  double value = 0;
-  if (text.empty()) return value;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  if (!(value >= 0) || value > kMostFlops) return std::nullopt;
-  return value;
+  if (text.empty()) return 0;
+  const auto value = parse_number<double>(text);
+  return value && *value >= 0 && *value <= kMostFlops ? value : std::nullopt;
 }
 
 // The columns of a table.
@@ -61,7 +49,7 @@ struct LayerColumns {
 };
 
 Result<LayerColumns> find_columns(const std::string& line, const std::string& path, bool needs_model) {
-  const std::vector<std::string_view> header = split(line);
+  const std::vector<std::string_view> header = fields_of(line);
   const LayerColumns columns{column_of(header, "elements"), column_of(header, "model"),
                              column_of(header, "tensor"), column_of(header, "forward_flops_per_image")};
   if (!columns.elements) {
@@ -97,7 +85,7 @@ Status add_row(const std::vector<std::string_view>& fields, const LayerColumns& 
 Result<Workload> parse_workload(std::istream& text, const std::string& path, const std::string& model) {
   std::string line;
   if (!std::getline(text, line)) return invalid_argument(fmt::format("{}: the file is empty", path));
-  const std::size_t column_count = split(line).size();
+  const std::size_t column_count = fields_of(line).size();
   const auto columns = find_columns(line, path, !model.empty());
   if (!columns) return columns.status();
 
@@ -106,7 +94,7 @@ Result<Workload> parse_workload(std::istream& text, const std::string& path, con
   std::set<std::string, std::less<>> names;
   for (int number = 2; std::getline(text, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const std::vector<std::string_view> fields = split(line);
+    const std::vector<std::string_view> fields = fields_of(line);
     const std::string where = fmt::format("{}, line {}", path, number);
     if (fields.size() != column_count) {
       return invalid_argument(
