@@ -183,6 +183,11 @@ void ControlChannel::abort(std::uint64_t group, const Status& cause) {
   if (!submit(Frame{FrameType::failure, rank(), 0, encode(failure)})) record_failure(failure);
 }
 
+// Its target tells the frame from a request to rank 0.
+void ControlChannel::settle(std::uint64_t group, const Status& cause) {
+  submit(Frame{FrameType::failure, rank(), rank(), encode(make_failure(group, -1, cause))});
+}
+
 void ControlChannel::tell(int target, std::string bytes) {
   submit(Frame{FrameType::message, rank(), target, std::move(bytes)});
 }

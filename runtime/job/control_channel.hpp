@@ -110,6 +110,9 @@ class ControlChannel : public Exchange {
   // Reports `cause` as the failure of a group (not 0) to all ranks; the first cause wins. Returns at once;
   // the observer is called later. Any thread, also from the observer.
   void abort(std::uint64_t group, const Status& cause);
+  // While rank 0 does not answer: `cause` holds for this rank and those whose way to rank 0 leads through it, whatever
+  // rank 0 decides later. Returns at once. Any thread, also from the observer.
+  void settle(std::uint64_t group, const Status& cause);
   // Sends a message to the observer of another rank (or our own). Lost if that rank is gone. Any thread.
   void tell(int target, std::string bytes);
   // Tells all ranks that this one leaves in an orderly way, before its transports close and look like a

@@ -188,7 +188,8 @@ void ControlTree::request_failure(Frame frame, std::uint64_t group) {
   if (!is_news(frame)) return;
   // Without rank 0 no rank can decide: the cause holds for us and our descendants. Others fail by their
   // deadlines.
-  if (is_cut_off()) return send_to_all(frame);
+  const bool is_settled = frame.target == options_.rank;
+  if (is_cut_off() || is_settled) return send_to_all(frame);
   pass_up(frame);
   if (requested_.size() < kMaxRequested)
     requested_.emplace(group, std::move(frame));  // the parent may die before it forwards the frame

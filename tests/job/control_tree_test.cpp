@@ -68,6 +68,24 @@ TEST_CASE("ranks on several nodes join, swap bytes, talk, and hear one cause") {
   }
 }
 
+TEST_CASE("a cause that a leader settles holds for its node, and for no other") {
+  Job job;
+  job.node_of = {0, 0, 1, 1};
+  const std::vector<Channel> channels = open_all(job);
+  std::vector<Recorder> recorders(channels.size());
+  for (std::size_t i = 0; i < channels.size(); ++i) channels[i]->set_observer(&recorders[i]);
+  channels[2]->settle(7, Status(StatusCode::timeout, "of the leader"));
+  for (const std::size_t rank : {2, 3})
+    CHECK(recorders[rank].wait([&] { return !recorders[rank].causes.empty(); }));
+  channels[1]->abort(7, Status(StatusCode::aborted, "of all"));
+  channels[1]->abort(8, Status(StatusCode::aborted, "of group 8"));
+  for (Recorder& recorder : recorders) CHECK(recorder.wait([&] { return recorder.causes.size() == 2; }));
+  for (auto& channel : channels) channel->set_observer(nullptr);
+  for (std::size_t rank = 0; rank < recorders.size(); ++rank)
+    CHECK(recorders[rank].causes ==
+          std::vector<std::string>{rank < 2 ? "of all" : "of the leader", "of group 8"});
+}
+
 TEST_CASE("an absent rank is named on every node") {
   Job job;
   job.node_of = {0, 0, 1, 1, 2};

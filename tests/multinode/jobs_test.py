@@ -205,6 +205,7 @@ def cut(bed, program):
 def healed(bed, program):
     """A link that is cut for less than the timeout: the job goes on."""
     timeout = 12
+    bed.use_reno()
     job = Job(bed, [2, 2], program, "sum_until_told", TUTTI_TIMEOUT=str(timeout))
     job.wait_for("sums", range(4))
     bed.cut(1)

@@ -219,6 +219,11 @@ class Bed:
         for place, device in self.ends(node, rail):
             self.output(place, [TC, "qdisc", "replace", "dev", device, "root", "blackhole"])
 
+    def use_reno(self):
+        """For whoever heals a cut: BBR, the default of some systems, then sends nothing for up to six seconds."""
+        for node in range(self.nodes):
+            self.output(node, ["sh", "-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control"])
+
     def heal(self, node, rail=0):
         for place, device in self.ends(node, rail):
             alias = self.link(place, device).get("ifalias", "")
