@@ -160,8 +160,8 @@ Status CommGroup::Impl::fail_everywhere(const Status& cause) {
   std::optional<Status> decided = wait_for_decision(has_root ? kAnswerTime : std::chrono::milliseconds(0));
   if (!decided && has_root && world_->find_root()) decided = wait_for_decision(kDecisionTime);
   if (decided) return *decided;
-  // A later decision no longer changes the cause here: the file and all calls of this rank name the same. Mates that
-  // ask this rank about rank 0 might find it gone, since its program may end now.
+  // A later decision no longer changes the cause here: the file and all calls of this rank name the same. It holds for
+  // mates below this rank, too: its program may end now, and they could not ask it about rank 0 any more.
   world_->control().settle(group.context(), cause);
   world_->note_failure(group.context(), cause);
   on_failure(cause);

@@ -186,8 +186,8 @@ void ControlTree::on_query_missing(const Frame& frame, std::uint64_t number) {
 
 void ControlTree::request_failure(Frame frame, std::uint64_t group) {
   if (!is_news(frame)) return;
-  // Without rank 0 no rank can decide: the cause holds for us and our descendants. Others fail by their
-  // deadlines.
+  // Without rank 0, or while it does not answer (settle), no rank can decide: the cause holds for us and our
+  // descendants. Others fail by their deadlines.
   const bool is_settled = frame.target == options_.rank;
   if (is_cut_off() || is_settled) return send_to_all(frame);
   pass_up(frame);
