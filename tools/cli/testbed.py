@@ -21,6 +21,7 @@ the machine's own network or in /run/netns, several beds may use the same addres
 As a module: run_in_bed(body, nodes=2) calls body(bed) in the hub, in a process of its own, and returns its exit status.
 Exit status 77: this system does not let us make one (see why_unavailable). netem is not used: many kernels lack it.
 """
+# Longer than 500 lines because it is installed, and runs in a bed's nodes, as one file.
 import argparse
 import ctypes
 import functools
@@ -214,15 +215,15 @@ class Bed:
         if rate:
             self.output(place, [TC, "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "256k", "latency", "50ms"])
 
+    def use_reno(self):
+        """For connections made from now on that are to outlive a cut: with BBR, some systems' default, they then rest for seconds."""
+        for node in range(self.nodes):
+            self.output(node, ["sh", "-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control"])
+
     def cut(self, node, rail=0):
         """Nothing passes any more, and nobody is told: the link stays up."""
         for place, device in self.ends(node, rail):
             self.output(place, [TC, "qdisc", "replace", "dev", device, "root", "blackhole"])
-
-    def use_reno(self):
-        """For whoever heals a cut: BBR, the default of some systems, then sends nothing for up to six seconds."""
-        for node in range(self.nodes):
-            self.output(node, ["sh", "-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control"])
 
     def heal(self, node, rail=0):
         for place, device in self.ends(node, rail):
