@@ -1,5 +1,6 @@
 // How long a group takes to go on without a killed rank: `shrinking [RANKS] [TIMES]` (64, 4). Prints, for each kill,
-// the time from the kill to the last error, and from the last call of shrink() to the last return. Rank 0 dies first.
+// the time from the kill to the last error, from there to the last return from shrink(), and from there to the last
+// return from the new group's first allreduce, for which ranks that return early wait. Rank 0 dies first.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -25,8 +26,8 @@ constexpr int kMostTimes = 32;
 // Shared by all processes. Times are counted from one clock of the machine.
 struct Timings {
   struct Kill {
-    std::atomic<Clock::rep> last_error{0}, last_return{0};
-    std::atomic<int> returned{0};
+    std::atomic<Clock::rep> last_error{0}, last_return{0}, last_result{0};
+    std::atomic<int> returned{0}, ended{0};
   };
   Kill kills[kMostTimes];
   std::atomic<int> ready{0};
@@ -54,8 +55,13 @@ int run_rank(Timings& timings, const std::string& id, int rank, int size, int ti
       raise_to(timings.kills[i].last_error, Clock::now().time_since_epoch().count());
     }
     group = group.shrink();
-    raise_to(timings.kills[i].last_return, Clock::now().time_since_epoch().count());
-    ++timings.kills[i].returned;
+    Timings::Kill& kill = timings.kills[i];
+    raise_to(kill.last_return, Clock::now().time_since_epoch().count());
+    ++kill.returned;
+    while (kill.returned < size - 1 - i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    group.allreduce(std::span(data));
+    raise_to(kill.last_result, Clock::now().time_since_epoch().count());
+    ++kill.ended;
   }
   return 0;
 }
@@ -81,14 +87,15 @@ int main(int argc, char** argv) {
     ranks.push_back(pid);
   }
   while (timings.ready < size) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  std::printf("%8s %14s %14s\n", "ranks", "error ms", "shrink ms");
+  std::printf("%8s %14s %14s %14s\n", "ranks", "error ms", "shrink ms", "allreduce ms");
   for (int i = 0; i < times; ++i) {
     const Clock::rep killed = Clock::now().time_since_epoch().count();
     ::kill(ranks[static_cast<std::size_t>(i)], SIGKILL);
     Timings::Kill& kill = timings.kills[i];
-    while (kill.returned < size - 1 - i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    std::printf("%8d %14.1f %14.1f\n", size - 1 - i, milliseconds(killed, kill.last_error),
-                milliseconds(kill.last_error, kill.last_return));
+    while (kill.ended < size - 1 - i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    std::printf("%8d %14.1f %14.1f %14.1f\n", size - 1 - i, milliseconds(killed, kill.last_error),
+                milliseconds(kill.last_error, kill.last_return),
+                milliseconds(kill.last_return, kill.last_result));
   }
   for (const pid_t rank : ranks) ::waitpid(rank, nullptr, 0);
   return 0;

@@ -41,6 +41,20 @@ Status check_security(WireSecurity own, WireSecurity invited) {
 
 }  // namespace
 
+// All have been members of this group.
+std::vector<int> CommGroup::Impl::world_ranks_of(const Membership& successor) const {
+  const std::vector<Member> members = lineage().membership.members;
+  std::vector<int> ranks;
+  for (const Member& stays : successor.members) {
+    const auto at = std::find_if(members.begin(), members.end(),
+                                 [&](const Member& member) { return member.id == stays.id; });
+    if (at == members.end())
+      throw_error(internal_error(fmt::format("member {} of the successor is none of this group", stays.id)));
+    ranks.push_back(world_ranks_[static_cast<std::size_t>(at - members.begin())]);
+  }
+  return ranks;
+}
+
 CommGroup::Impl::Lineage CommGroup::Impl::lineage() const {
   if (lineage_) return *lineage_;
   const WorldKeys& keys = world_->keys();
@@ -96,7 +110,8 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::change(const Change& change) {
     next.membership = successor.membership;
     auto world = WorldState::make_successor(
         *world_, meet_as_successor(world_->keys(), world_->info(), *agreed, next.id),
-        successor.keeps_transports, time_to_start(options.deadline, group_->timeout()));
+        successor.keeps_transports ? world_ranks_of(successor.membership) : std::vector<int>(),
+        time_to_start(options.deadline, group_->timeout()));
     if (!world && may_begin_again(world.status(), options.deadline, change.call)) continue;
     if (!world) throw_error(world.status().with_context(change.call));
     if (!successor.keeps_transports) next.engine_epoch = next.membership.epoch;

@@ -38,11 +38,13 @@ void WorldState::delete_on_another_thread(WorldState* state) {
   log_warn("a world is not closed: {}", thread.status().message());
 }
 
-WorldState::WorldState(World world, WorldSettings settings, std::shared_ptr<WorldEngine> engine)
+WorldState::WorldState(World world, WorldSettings settings, Routes routes)
     : world_(std::move(world)),
       settings_(std::move(settings)),
       fork_generation_(tutti::fork_generation()),
-      engine_(std::move(engine)) {}
+      peers_(std::move(routes.peers)),
+      paths_(std::move(routes.paths)),
+      engine_(std::move(routes.engine)) {}
 
 Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options,
                                                      WorldSettings settings) {
@@ -57,11 +59,11 @@ Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& opt
   Result<World> joined = bootstrap(options, std::move(meeting));
   if (!joined) return joined.status();
   settings.contract.emplace_back("the build", options.build_id);
-  return start(*std::move(joined), std::move(settings), nullptr, deadline);
+  return start(*std::move(joined), std::move(settings), {}, deadline);
 }
 
 Result<std::shared_ptr<WorldState>> WorldState::make_successor(WorldState& old, Meeting meeting,
-                                                               bool keeps_transports,
+                                                               const std::vector<int>& ranks_before,
                                                                std::chrono::milliseconds timeout) {
   const Clock::time_point deadline = Clock::now() + timeout;
   BootstrapOptions options;
@@ -74,17 +76,23 @@ Result<std::shared_ptr<WorldState>> WorldState::make_successor(WorldState& old, 
   old.metrics_.reset();  // the new world serves at the same path
   WorldSettings settings = old.settings_;
   settings.needs_metrics = false;  // a rank of the old world that is not in the new one may still serve
-  if (keeps_transports) return start(*std::move(joined), std::move(settings), old.engine_, deadline);
+  if (!ranks_before.empty()) {
+    Routes kept{old.engine_, {}, {}};
+    for (const int rank : ranks_before) {
+      kept.peers.push_back(old.peers_[static_cast<std::size_t>(rank)]);
+      kept.paths.push_back(old.paths_[static_cast<std::size_t>(rank)]);
+    }
+    return start(*std::move(joined), std::move(settings), std::move(kept), deadline);
+  }
   settings.trace_path.clear();  // the old engine has the file
-  return start(*std::move(joined), std::move(settings), nullptr, deadline);
+  return start(*std::move(joined), std::move(settings), {}, deadline);
 }
 
-Result<std::shared_ptr<WorldState>> WorldState::start(World joined, WorldSettings settings,
-                                                      std::shared_ptr<WorldEngine> engine,
+Result<std::shared_ptr<WorldState>> WorldState::start(World joined, WorldSettings settings, Routes routes,
                                                       Clock::time_point deadline) {
   set_log_rank(joined.info.size > 1 ? joined.info.rank : -1);
   // A child of fork() has no control thread and no peers: it must not tear down objects of the parent.
-  std::shared_ptr<WorldState> world(new WorldState(std::move(joined), std::move(settings), std::move(engine)),
+  std::shared_ptr<WorldState> world(new WorldState(std::move(joined), std::move(settings), std::move(routes)),
                                     [](WorldState* state) {
                                       if (state->fork_generation_ != tutti::fork_generation()) return;
                                       // A progress thread cannot wait for its own end.
@@ -106,10 +114,11 @@ Result<std::shared_ptr<WorldState>> WorldState::start(World joined, WorldSetting
 }
 
 Status WorldState::start() {
-  if (engine_ == nullptr) TUTTI_RETURN_IF_ERROR(open_trace());
+  const bool has_routes = engine_ != nullptr;
+  if (!has_routes) TUTTI_RETURN_IF_ERROR(open_trace());
   TUTTI_RETURN_IF_ERROR(agree());
   TUTTI_RETURN_IF_ERROR(open_record());
-  TUTTI_RETURN_IF_ERROR(open_transports());
+  if (!has_routes) TUTTI_RETURN_IF_ERROR(open_transports());
   return judge_tuning();
 }
 
@@ -144,6 +153,7 @@ Status WorldState::open_record() {
   rank.clock = std::to_string(info().machine_of_rank[own]);
   for (const char byte : identity_.substr(0, 6))
     rank.world += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  rank.tidies_folder = info().local_rank == 0;
   auto opened = record::RankFile::open(settings_.record_folder, rank);
   if (opened) {
     record_ = *std::move(opened);

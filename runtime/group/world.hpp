@@ -75,10 +75,11 @@ class WorldState final : private ControlObserver, private StallReceiver {
   // The second half, for ranks that have already exchanged their locations.
   static Result<std::shared_ptr<WorldState>> make(const BootstrapOptions& options, Meeting meeting,
                                                   WorldSettings settings);
-  // A world of members of a group of `old`. Collective over the ranks of `meeting`. With `keeps_transports`, equal on
-  // all, it uses the engine of `old`. Errors: peer_failed if a rank is lost meanwhile.
+  // A world of members of a group of `old`. Collective over the ranks of `meeting`. `ranks_before`: the ranks of all
+  // in `old`, whose engine and paths it then keeps; empty, on all, where processes have joined: it opens transports of
+  // its own. Errors: peer_failed if a rank is lost meanwhile.
   static Result<std::shared_ptr<WorldState>> make_successor(WorldState& old, Meeting meeting,
-                                                            bool keeps_transports,
+                                                            const std::vector<int>& ranks_before,
                                                             std::chrono::milliseconds timeout);
   ~WorldState();
   WorldState(const WorldState&) = delete;
@@ -157,9 +158,14 @@ class WorldState final : private ControlObserver, private StallReceiver {
   bool find_root();
 
  private:
-  WorldState(World world, WorldSettings settings, std::shared_ptr<WorldEngine> engine);
-  static Result<std::shared_ptr<WorldState>> start(World joined, WorldSettings settings,
-                                                   std::shared_ptr<WorldEngine> engine,
+  // How the ranks of a world reach each other; by rank.
+  struct Routes {
+    std::shared_ptr<WorldEngine> engine;  // null: none are open
+    std::vector<PeerAddress> peers;
+    std::vector<TransportPath> paths;
+  };
+  WorldState(World world, WorldSettings settings, Routes routes);
+  static Result<std::shared_ptr<WorldState>> start(World joined, WorldSettings settings, Routes routes,
                                                    Clock::time_point deadline);
   static void delete_on_another_thread(WorldState* state);
 

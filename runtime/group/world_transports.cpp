@@ -75,11 +75,6 @@ Status WorldState::open_transports() {
   settings_.transport.node_id = info().node_id;
   settings_.transport.interface = info().interface;
   settings_.transport.wire_key = world_.data_key;
-  if (engine_ != nullptr) {
-    std::vector<std::string> names;
-    for (const Transport* transport : list_transports()) names.emplace_back(transport->caps().name);
-    return open_transports(names);
-  }
   if (!settings_.transports.empty()) {
     TUTTI_RETURN_IF_ERROR(open_transports(settings_.transports));
   } else if (info().node_count == 1 && is_one_process_) {
@@ -124,7 +119,6 @@ HelperOptions WorldState::helper_options() const {
 }
 
 std::vector<Transport*> WorldState::list_transports() const {
-  if (engine_ != nullptr) return engine_->list_transports();
   std::vector<Transport*> transports;
   for (const auto& transport : transports_) transports.push_back(transport.get());
   return transports;
@@ -214,7 +208,7 @@ WorldState::Refusals WorldState::open_listed(const std::vector<std::string>& nam
 
 // Every rank reports its refusals; addresses are exchanged in any case.
 Status WorldState::open_transports(const std::vector<std::string>& names) {
-  const Refusals refusals = engine_ == nullptr ? open_listed(names) : Refusals{};
+  const Refusals refusals = open_listed(names);
   const Status& refusal = refusals.all;
   // No early return: other ranks wait for our addresses, and an empty list tells them that there are none.
   const auto addresses = swap_addresses();

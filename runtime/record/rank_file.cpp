@@ -116,12 +116,16 @@ std::string default_folder(std::string_view temporary) {
 
 Result<std::unique_ptr<RankFile>> RankFile::open(const std::string& folder, const Description& description) {
   TUTTI_RETURN_IF_ERROR(make_folder(folder));
-  remove_oldest(folder);
+  if (description.tidies_folder) remove_oldest(folder);
   const std::string stem =
       fmt::format("{}/{}.{}.", folder, word_of(description.job), word_of(description.world));
   const std::string path = path_of(stem, description.rank);
-  ::unlink(path.c_str());  // of a rank that has ended: no two worlds share their word
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  constexpr int kFlags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+  int fd = ::open(path.c_str(), kFlags, 0600);
+  if (fd < 0 && errno == EEXIST) {
+    ::unlink(path.c_str());  // of a rank that has ended: no two worlds share their word
+    fd = ::open(path.c_str(), kFlags, 0600);
+  }
   if (fd < 0) return file_error(path, "cannot be made");
   std::unique_ptr<RankFile> file(new RankFile(folder, word_of(description.world), stem, path, fd));
   TUTTI_RETURN_IF_ERROR(file->start(description));

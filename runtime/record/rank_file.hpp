@@ -27,11 +27,12 @@ class RankFile {
   struct Description {
     int rank = 0, size = 1, node = 0;
     std::string host, job, build;
-    std::string world;  // a word that is equal on all ranks of the world, and on no others
-    std::string clock;  // equal on ranks whose CLOCK_MONOTONIC is the same clock
+    std::string world;          // a word that is equal on all ranks of the world, and on no others
+    std::string clock;          // equal on ranks whose CLOCK_MONOTONIC is the same clock
+    bool tidies_folder = true;  // one rank of a machine is enough
   };
-  // Makes the folder and the file, and removes the oldest files of ranks that have ended if there are too many.
-  // Errors: invalid_argument with path and reason: the folder belongs to somebody else, or has no space left.
+  // Makes the folder and the file. `tidies_folder`: removes the oldest files of ranks that have ended if there are too
+  // many. Errors: invalid_argument with path and reason: the folder belongs to somebody else, or has no space left.
   static Result<std::unique_ptr<RankFile>> open(const std::string& folder, const Description& description);
   // Removes the file unless it is kept.
   ~RankFile();
