@@ -1,7 +1,7 @@
 // The transport seam: moves bytes between ranks. Knows no collective, group, dtype or algorithm.
 //
-// Two families implement it. *Memory* transports (inproc, shm) reach the peer's memory and expose windows
-// onto it; *message* transports (tcp, ucx, ofi) post. Everything below holds for both and is checked by the
+// Two families implement it. *Memory* transports (inproc, shm) reach the peer's memory and have windows onto
+// it; *message* transports (tcp, ucx, ofi) post. Everything below holds for both and is checked by the
 // conformance suite, also through a decorator that delays, answers `again` and kills peers. A capability that
 // is claimed must work; one that is not is refused with StatusCode::unsupported.
 //
@@ -22,6 +22,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -90,13 +91,15 @@ enum class Post : std::uint8_t {
 };
 
 class Endpoint;
+class SharedWindow;
 struct Event {
   enum class Kind : std::uint8_t {
     sent,      // send `request` is complete
     received,  // recv `request` is complete
     mismatch,  // the message for recv `request` has another match header or length than expected, which
                // `match_header` and `bytes` say; the message is consumed, nothing is delivered
-    control,   // control bytes arrived at `endpoint`; `data` is valid until the next progress()
+    control,   // control bytes arrived at `endpoint`, or a notice at `window`; `data` is valid until the next
+               // progress()
     failed,    // the peer of `request` is gone: one event for each request that was pending, none otherwise
   };
   Kind kind = Kind::sent;
@@ -104,6 +107,7 @@ struct Event {
   std::uint64_t match_header = 0;
   std::uint64_t bytes = 0;
   Endpoint* endpoint = nullptr;
+  SharedWindow* window = nullptr;
   ConstByteRange data;
 };
 
@@ -118,12 +122,54 @@ struct ArmResult {
   std::uint32_t futex_value = 0;  // for Waitable::futex_word
 };
 
-// Memory family: a segment of a peer as mapped here, for ranks that share data without messages.
-struct PeerWindow {
-  ByteRange memory;                                   // empty until it can be mapped
-  std::atomic<std::uint32_t>* is_sleeping = nullptr;  // not 0: after publishing, wake the peer by control({})
+// Where memory of a shared heap lies. No bytes: there is none.
+struct SegmentRange {
+  std::uint32_t segment = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+// Says whether a peer sleeps, for those who publish in memory that it polls.
+struct PeerBell {
+  std::atomic<std::uint32_t>* is_sleeping =
+      nullptr;               // not 0: after publishing, call wake(); null: not known yet
   bool needs_fence = false;  // read it by a read-modify-write: the sleeper cannot order its side
-  bool is_gone = false;      // the peer has closed its side or died; what it published before is visible
+};
+
+// Memory family: what the ranks of one context show each other of their heaps, without messages; like the windows
+// of MPI_Win_allocate_shared. Peers are numbered as in Transport::open_window(). Nothing here waits.
+class SharedWindow {
+ public:
+  static constexpr std::uint32_t kRanges = 3;
+  static constexpr std::size_t kMostNoticeBytes = 256;
+  virtual ~SharedWindow() = default;
+
+  // Shows the peers a range of this rank's heap, which may be none, under a number below kRanges; each number once.
+  virtual void expose(std::uint32_t number, const SegmentRange& range) = 0;
+
+  // The range that the peer has exposed under that number; nullopt: nothing yet. May cost system calls.
+  virtual std::optional<SegmentRange> query(std::uint32_t peer, std::uint32_t number) = 0;
+
+  // A segment of the peer's heap, mapped as long as the window; empty until it can be mapped. May cost system calls.
+  virtual ByteRange segment(std::uint32_t peer, std::uint32_t number) = 0;
+
+  // Valid as long as the window.
+  virtual PeerBell bell(std::uint32_t peer) = 0;
+  // Wakes a peer that sleeps, and whose bell is known.
+  virtual void wake(std::uint32_t peer) = 0;
+
+  // Has the peer closed its side or died? All that it published before is visible, and its notice is delivered first.
+  // Costs a system call.
+  virtual bool is_gone(std::uint32_t peer) = 0;
+  // The limit of this process that keeps the peer's memory from it although the peer lives. Ok if there is none.
+  virtual Status trouble(std::uint32_t peer) const = 0;
+
+  // Tells the peers a last word, of at most kMostNoticeBytes: once, before close(). It gets to each that has opened
+  // its side, now or later, as an Event::control with its window.
+  virtual void notify(ConstByteRange bytes) = 0;
+
+  // To the peers this rank is gone. Mapped memory stays so. Idempotent; the destructor does it, too.
+  virtual void close() = 0;
 };
 
 // One peer in one context.
@@ -144,9 +190,6 @@ class Endpoint {
 
   // At most 256 unsolicited bytes, in order among control messages, outside all channels.
   virtual Post control(ConstByteRange bytes) = 0;
-
-  // Memory family: a segment of the peer's heap, mapped as long as the endpoint. May cost system calls.
-  virtual PeerWindow window(std::uint32_t segment) = 0;
 
   // The limit of this process that keeps messages from passing although the peer lives. Ok if there is none;
   // then an Event::failed means that the peer is gone.
@@ -191,6 +234,16 @@ class Transport {
   // proceed when the peer has opened its side.
   virtual Result<std::unique_ptr<Endpoint>> open(std::span<const std::byte> peer_address,
                                                  std::uint64_t context) = 0;
+
+  // Memory family: opens this rank's side of a window. All members give the addresses of all in one order; the own
+  // one is empty. `context` is as for open(), and numbers windows apart from endpoints. Never waits for the peers.
+  // Errors: unsupported; resource_exhausted, naming the limit.
+  virtual Result<std::unique_ptr<SharedWindow>> open_window(std::span<const ConstByteRange> addresses,
+                                                            std::uint64_t context) {
+    static_cast<void>(addresses);
+    static_cast<void>(context);
+    return unsupported("messages only: no memory is shared");
+  }
 
   // Moves everything on; fills up to events.size() events and returns their number. Calls only Sink::deliver.
   virtual std::size_t progress(std::span<Event> events) = 0;

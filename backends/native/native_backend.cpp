@@ -62,25 +62,18 @@ Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Algorithm
   return made;
 }
 
-Result<std::shared_ptr<const Plan>> make_exchange_plan(std::uint32_t rank, std::uint32_t size) {
-  const AlgorithmRow* row = find_algorithm(Collective::allgather, "direct");
-  CollectiveSpec spec;
-  spec.collective = Collective::allgather;
-  spec.in_place = true;
-  auto schedule = row->emit(spec, {rank, size}, default_params(*row));
-  if (!schedule) return schedule.status();
-  auto plan = compile(*std::move(schedule));
-  if (!plan) return plan.status();
-  return std::make_shared<const Plan>(*std::move(plan));
-}
-
-bool needs_bulk(const GroupContext& group, const Call& call, std::size_t vector_bytes,
-                const LoweredPlan& plan) {
-  if (vector_bytes >= group.lowered_limits().announce_bytes) return true;
+BlockKind choose_block_kind(const GroupContext& group, const Call& call, std::size_t vector_bytes,
+                            const LoweredPlan& plan) {
+  if (vector_bytes >= group.lowered_limits().announce_bytes) return BlockKind::bulk;
   const std::uint64_t blocks = has_rank_blocks(call.collective) ? 1 : plan.shape.blocks;
   constexpr std::size_t kGranule = 64;  // what a block, and a slot, may be longer by
   const std::size_t slot_bytes = call.count * size_of(call.dtype) / blocks + 2 * kGranule;
-  return plan.staging_slots * slot_bytes > group.control_block_shape(false).staging_bytes;
+  const std::size_t staging_bytes = plan.staging_slots * slot_bytes;
+  for (const BlockKind kind : {BlockKind::tiny, BlockKind::small}) {
+    const ControlBlockShape& shape = group.control_block_shape(kind);
+    if (plan.line_count <= shape.lines && staging_bytes <= shape.staging_bytes) return kind;
+  }
+  return BlockKind::bulk;
 }
 
 namespace {
@@ -194,13 +187,12 @@ class NativeBackend final : public Backend {
     return table_.put_spare(signature, algorithm, std::move(entry));
   }
 
-  // The cached call of an entry; null where nothing is gained, or not yet: the first operation exchanges
-  // control blocks.
+  // The cached call of an entry; null where nothing is gained, or not yet: the first operation links control blocks.
   CachedCall* cached_of(SignatureTable::Entry& entry) {
     if (entry.is_ready) return entry.cached.get();
     Prepared& prepared = entry.prepared;
-    if (prepared.lowered == nullptr || !group_.has_control_blocks(prepared.is_bulk)) return nullptr;
-    prepared.messages = prepared.exchange = nullptr;  // ways back that are not needed any more
+    if (prepared.lowered == nullptr || !group_.has_control_blocks(prepared.kind)) return nullptr;
+    prepared.messages = nullptr;  // a way back that is not needed any more
     if (entry.cached != nullptr) entry.cached->resolve();
     entry.is_ready = true;
     return entry.cached.get();
@@ -223,7 +215,7 @@ class NativeBackend final : public Backend {
       report(asked, describe(*selection) + describe_wire(call));
     if (Trace* const trace = group_.engine().trace())
       prepared->choice = trace->note_choice(describe(*selection) + describe_wire(call));
-    prepared->messages = prepared->exchange = nullptr;
+    prepared->messages = nullptr;
     prepared->vector_bytes = asked.bytes;
     prepared->kernel = is_reducing(call.collective) ? select_kernel(call.op.op, call.dtype) : nullptr;
     prepared->wire = wire_format_of(call);
@@ -241,14 +233,10 @@ class NativeBackend final : public Backend {
     }
     const bool is_lowered = plans != nullptr;
     prepared->row = group_.row_of(call.collective, asked.bytes, selection->row->name, is_lowered);
-    const bool is_bulk = is_lowered && needs_bulk(group_, call, asked.bytes, *plans->staged);
-    group_.place(std::move(plans), is_bulk, call, prepared);
-    if (is_lowered) {
-      if (group_.has_control_blocks(is_bulk)) return {};
-      auto exchange = exchange_plan();
-      if (!exchange) return exchange.status();
-      prepared->exchange = *std::move(exchange);
-    }
+    const BlockKind kind =
+        is_lowered ? choose_block_kind(group_, call, asked.bytes, *plans->staged) : BlockKind::tiny;
+    group_.place(std::move(plans), kind, call, prepared);
+    if (is_lowered && group_.has_control_blocks(kind)) return {};
     prepared->messages = plans_.find(key);
     if (prepared->messages != nullptr) return {};
     auto made = make_plan(call, *selection);
@@ -317,17 +305,10 @@ class NativeBackend final : public Backend {
     instance.params = selection.params;
     instance.hierarchy = hierarchy_;
     auto made = make_lowered_plans(*selection.row, selection.shared_row, instance, group_.rank(),
-                                   group_.control_block_shape(false).lines,
-                                   group_.control_block_shape(true).staging_bytes);
+                                   group_.control_block_shape(BlockKind::small).lines,
+                                   group_.control_block_shape(BlockKind::bulk).staging_bytes);
     if (!made) return made.status();
     return keep(lowered_, key, *std::move(made));
-  }
-
-  Result<std::shared_ptr<const Plan>> exchange_plan() {
-    if (exchange_ != nullptr) return exchange_;
-    auto made = make_exchange_plan(group_.rank(), group_.size());
-    if (made) exchange_ = *made;
-    return made;
   }
 
   // Ranks that run other schedules of one call could take each other's messages for their own.
@@ -406,7 +387,6 @@ class NativeBackend final : public Backend {
   const WireSetting wire_;
   PlanCache<Plan> plans_;
   PlanCache<LoweredPlans> lowered_;
-  std::shared_ptr<const Plan> exchange_;
   SignatureTable table_;
   std::set<std::string> reported_;
   BackendCaps caps_{"native"};

@@ -18,12 +18,9 @@ Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Algorithm
                                         const Instance& instance, std::uint32_t rank,
                                         std::uint32_t most_lines, std::size_t staging_bytes);
 
-// Does a call of so many bytes, by that staged plan, run on the group's bulk control blocks?
-bool needs_bulk(const GroupContext& group, const Call& call, std::size_t vector_bytes,
-                const LoweredPlan& plan);
-
-// The allgather by which the ranks of a group tell each other where their control blocks are.
-Result<std::shared_ptr<const Plan>> make_exchange_plan(std::uint32_t rank, std::uint32_t size);
+// The control blocks of the group on which a call of so many bytes runs by that staged plan.
+BlockKind choose_block_kind(const GroupContext& group, const Call& call, std::size_t vector_bytes,
+                            const LoweredPlan& plan);
 
 // `group` and `selector` outlive the backend. Plans are cached up to `cache_bytes`. `hierarchy`,
 // `reach`, `shares_cpus`, `wire` and `spans_sockets` are equal on all members; of no ranks: flat.

@@ -144,16 +144,13 @@ Status Puppet::connect(const std::vector<Schedule>& lowered) {
     own.push_back(std::move(transports[r]));
     member->engine = std::make_unique<Engine>(std::move(own), engine);
     member->group = std::make_unique<GroupContext>(*member->engine, std::move(group));
-    auto exchange = make_exchange_plan(r, size);
-    if (!exchange) return exchange.status();
-    TUTTI_RETURN_IF_ERROR(prepare(*member, lowered, *exchange));
+    TUTTI_RETURN_IF_ERROR(prepare(*member, lowered));
     members_.push_back(std::move(member));
   }
   return {};
 }
 
-Status Puppet::prepare(Member& member, const std::vector<Schedule>& lowered,
-                       const std::shared_ptr<const Plan>& exchange) {
+Status Puppet::prepare(Member& member, const std::vector<Schedule>& lowered) {
   const Shape& shape = setup_.shape;
   const std::uint32_t rank = member.group->rank();
   const auto rank_index = static_cast<int>(rank);
@@ -169,7 +166,7 @@ Status Puppet::prepare(Member& member, const std::vector<Schedule>& lowered,
   call.output = member.output.empty() ? nullptr : member.output.data();
   call.count = call_count(shape);
 
-  auto plan = compile_lowered(lowered, rank, member.group->control_block_shape(false).lines);
+  auto plan = compile_lowered(lowered, rank, member.group->control_block_shape(BlockKind::small).lines);
   if (!plan) return plan.status();
   LoweredPlans plans;
   plans.staged = std::make_shared<const LoweredPlan>(*std::move(plan));
@@ -177,10 +174,9 @@ Status Puppet::prepare(Member& member, const std::vector<Schedule>& lowered,
   prepared.vector_bytes = shape.bytes();
   prepared.kernel = is_reducing(call.collective) ? select_kernel(call.op.op, call.dtype) : nullptr;
   prepared.contract = contract_of(call, member.group->contract());
-  prepared.exchange = exchange;
   prepared.row = member.group->row_of(call.collective, shape.bytes(), setup_.row->name, true);
-  const bool is_bulk = needs_bulk(*member.group, call, shape.bytes(), *plans.staged);
-  member.group->place(std::make_shared<const LoweredPlans>(std::move(plans)), is_bulk, call, &prepared);
+  const BlockKind kind = choose_block_kind(*member.group, call, shape.bytes(), *plans.staged);
+  member.group->place(std::make_shared<const LoweredPlans>(std::move(plans)), kind, call, &prepared);
   if (!prepared.lowered->is_one_epoch())
     return unsupported(
         fmt::format("puppet: {} bytes over {} ranks take several epochs", shape.bytes(), shape.ranks));

@@ -61,8 +61,7 @@ class Puppet {
   struct Member;
   explicit Puppet(const PuppetSetup& setup);
   Status connect(const std::vector<Schedule>& lowered);
-  Status prepare(Member& member, const std::vector<Schedule>& lowered,
-                 const std::shared_ptr<const Plan>& exchange);
+  Status prepare(Member& member, const std::vector<Schedule>& lowered);
   Status run_first_call();
 
   const PuppetSetup setup_;

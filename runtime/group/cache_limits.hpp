@@ -30,8 +30,8 @@ std::string describe(const NodeCaches& caches);
 
 struct CacheLimits {
   LoweredLimits lowered;
-  std::size_t small_staging_bytes = GroupContext::Options().small_control_blocks.staging_bytes;
-  std::size_t bulk_staging_bytes = GroupContext::Options().bulk_control_blocks.staging_bytes;
+  std::size_t small_staging_bytes = GroupContext::Options().shape(BlockKind::small).staging_bytes;
+  std::size_t bulk_staging_bytes = GroupContext::Options().shape(BlockKind::bulk).staging_bytes;
   bool operator==(const CacheLimits&) const = default;
 };
 

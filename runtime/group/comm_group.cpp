@@ -79,8 +79,8 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   const CacheLimits limits =
       limits_for(caches_of(world_->settings().topology), static_cast<std::uint32_t>(size()));
   options.lowered_limits = limits.lowered;
-  options.small_control_blocks.staging_bytes = limits.small_staging_bytes;
-  options.bulk_control_blocks.staging_bytes = limits.bulk_staging_bytes;
+  options.shape(BlockKind::small).staging_bytes = limits.small_staging_bytes;
+  options.shape(BlockKind::bulk).staging_bytes = limits.bulk_staging_bytes;
   options.staging = world_->settings().staging;
   options.record = world_->record();
   group_ = std::make_unique<GroupContext>(world_->engine(), std::move(options));

@@ -108,7 +108,7 @@ std::unique_ptr<CachedEpoch> CachedEpoch::make(GroupContext& group, const Prepar
       !prepared.lowered->is_one_epoch())
     return nullptr;
   Prepared kept = prepared;
-  kept.messages = kept.exchange = nullptr;  // ways back that are not needed any more
+  kept.messages = nullptr;  // a way back that is not needed any more
   return std::unique_ptr<CachedEpoch>(new CachedEpoch(group, kept));
 }
 

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 #include <sched.h>
 #include <sys/mman.h>
@@ -34,37 +36,79 @@ bool make_present(std::byte* memory, std::size_t size_bytes) {
 
 }  // namespace
 
-void ControlBlocks::make(SharedHeap* heap) {
+void ControlBlocks::make(SharedHeap* heap, SharedWindow& window, std::uint32_t number) {
   state_ = State::exchanging;
   heap_ = heap;
+  window_ = &window;
+  number_ = number;
+  base_.resize(size());
+  bells_.resize(size());
+  places_.resize(size());
+  slots_.resize(shape_.slots);
+  seen_.resize(std::size_t{shape_.slots} * size());
   SharedHeap::Location place;
-  if (heap == nullptr) return;
   Result<ByteRange> memory = heap->allocate(shape_.total_bytes());
-  if (!memory || !heap->locate(memory->data(), memory->size(), &place)) return;
-  own_ = *memory;
-  base_[rank_] = own_.data();
-  // Into the caches as well, while nobody reads yet.
-  if (shape_.rotates_offset && make_present(own_.data(), own_.size()))
-    std::memset(own_.data(), 0, own_.size());
-  places_[rank_] = {place.segment, place.offset, own_.size()};
+  if (memory && heap->locate(memory->data(), memory->size(), &place)) {
+    own_ = *memory;
+    base_[rank_] = own_.data();
+    // Into the caches as well, while nobody reads yet.
+    if (shape_.rotates_offset && make_present(own_.data(), own_.size()))
+      std::memset(own_.data(), 0, own_.size());
+    places_[rank_] = {place.segment, place.offset, own_.size()};
+  }
+  window.expose(number, places_[rank_]);
 }
 
-bool ControlBlocks::attach(std::uint32_t peer, Endpoint* endpoint) {
-  if (endpoint == nullptr) return false;
-  const SegmentRange& place = places_[peer];
-  const PeerWindow window = endpoint->window(place.segment);
-  if (window.memory.empty()) {
-    if (window.is_gone) lost_rank_ = peer;
-    return false;
+ControlBlocks::State ControlBlocks::link() {
+  if (state_ != State::exchanging || !find_all()) return state_;
+  const auto has_none = [](const SegmentRange& place) { return place.bytes == 0; };
+  if (std::any_of(places_.begin(), places_.end(), has_none)) return state_ = State::refused;
+  if (map_all()) {
+    state_ = State::linked;
+    places_ = {};
   }
-  if (place.bytes != shape_.total_bytes() || place.offset > window.memory.size() ||
-      place.bytes > window.memory.size() - place.offset) {
+  return state_;
+}
+
+bool ControlBlocks::find_all() {
+  for (; known_count_ < size(); ++known_count_) {
+    if (known_count_ == rank_) continue;
+    const std::optional<SegmentRange> place = window_->query(known_count_, number_);
+    if (!place) return false;
+    places_[known_count_] = *place;
+  }
+  return true;
+}
+
+bool ControlBlocks::map_all() {
+  for (; mapped_count_ < size(); ++mapped_count_) {
+    if (mapped_count_ != rank_ && !attach(mapped_count_)) return false;
+  }
+  return true;
+}
+
+bool ControlBlocks::is_awaited_lost() {
+  const std::uint32_t peer = awaited_rank();
+  if (state_ != State::exchanging || peer == rank_) return false;
+  if (!window_->is_gone(peer)) return !window_->trouble(peer);
+  // Whatever it exposed before it went is visible now.
+  return peer == known_count_ ? !window_->query(peer, number_)
+                              : window_->segment(peer, places_[peer].segment).empty();
+}
+
+bool ControlBlocks::attach(std::uint32_t peer) {
+  const SegmentRange& place = places_[peer];
+  const ByteRange memory = window_->segment(peer, place.segment);
+  const PeerBell bell = window_->bell(peer);
+  if (memory.empty() || bell.is_sleeping == nullptr) return false;
+  if (place.bytes != shape_.total_bytes() || place.offset > memory.size() ||
+      place.bytes > memory.size() - place.offset) {
     state_ = State::refused;  // not what a rank of this build would say
     return false;
   }
-  peers_[peer] = {endpoint, window.is_sleeping, window.needs_fence, {}};
-  needs_fence_ = needs_fence_ || window.needs_fence;
-  base_[peer] = window.memory.data() + place.offset;
+  bells_[peer] = bell;
+  needs_fence_ = needs_fence_ || bell.needs_fence;
+  base_[peer] = memory.data() + place.offset;
   if (shape_.rotates_offset) make_present(base_[peer], place.bytes);
   return true;
 }
@@ -86,12 +130,13 @@ bool ControlBlocks::have_signaled_on(std::uint32_t cpu, const Area& area, std::u
 }
 
 void ControlBlocks::ring_bells() {
-  for (PeerBell& peer : peers_) {
-    if (peer.is_sleeping == nullptr) continue;
-    const std::uint32_t is_sleeping = peer.needs_fence
-                                          ? peer.is_sleeping->fetch_add(0, std::memory_order_acq_rel)
-                                          : peer.is_sleeping->load(std::memory_order_relaxed);
-    if (is_sleeping != 0) peer.endpoint->control({});
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    const PeerBell& bell = bells_[r];
+    if (bell.is_sleeping == nullptr) continue;
+    const std::uint32_t is_sleeping = bell.needs_fence
+                                          ? bell.is_sleeping->fetch_add(0, std::memory_order_acq_rel)
+                                          : bell.is_sleeping->load(std::memory_order_relaxed);
+    if (is_sleeping != 0) window_->wake(r);
   }
 }
 
@@ -107,15 +152,16 @@ bool ControlBlocks::count_sleeper(bool is_sleeping) {
 }
 
 std::byte* ControlBlocks::map(std::uint32_t peer, const SegmentRange& place) {
-  std::vector<ByteRange>& known = peers_[peer].segments;
+  if (segments_.empty()) segments_.resize(size());
+  std::vector<ByteRange>& known = segments_[peer];
   if (place.segment >= known.size()) known.resize(place.segment + std::size_t{1});
   ByteRange& segment = known[place.segment];
-  if (segment.empty()) segment = peers_[peer].endpoint->window(place.segment).memory;
+  if (segment.empty()) segment = window_->segment(peer, place.segment);
   if (place.offset > segment.size() || place.bytes > segment.size() - place.offset) return nullptr;
   return segment.data() + place.offset;
 }
 
-bool ControlBlocks::is_gone(std::uint32_t peer) const { return peers_[peer].endpoint->window(0).is_gone; }
+bool ControlBlocks::is_gone(std::uint32_t peer) const { return window_->is_gone(peer); }
 
 void ControlBlocks::revoke() {
   if (state_ != State::linked) return;
@@ -133,15 +179,13 @@ void ControlBlocks::revoke() {
 
 bool ControlBlocks::leave(RetiredBlock* retired) {
   count_sleeper(false);
-  for (std::uint32_t r = 0; r < size(); ++r) {
+  for (std::uint32_t r = 0; r < base_.size(); ++r) {
     if (r != rank_ && base_[r] != nullptr) head(r).left.fetch_add(1, std::memory_order_release);
   }
   // Whoever leaves in order has nothing to revoke: peers may still be at work on each other's buffers. And
   // the heads of peers are not to be read from here on.
-  state_ = State::absent;
+  const bool is_refused = std::exchange(state_, State::absent) == State::refused;
   if (own_.empty()) return false;
-  const bool is_refused = is_exchanged_ && std::any_of(places_.begin(), places_.end(),
-                                                       [](const SegmentRange& at) { return at.bytes == 0; });
   if (is_refused) {  // nobody ever reads it
     heap_->release(own_);
     own_ = {};

@@ -62,6 +62,13 @@ struct ControlBlockHead {
   alignas(64) std::atomic<std::uint32_t> cpu;  // where the owner last signaled or waited, plus 1; 0: not told
 };
 
+// A group has control blocks of three sizes, each made when it is first needed: those of a group that moves little
+// take little.
+enum class BlockKind : std::uint8_t { tiny, small, bulk };
+inline constexpr std::array kBlockKinds{BlockKind::tiny, BlockKind::small, BlockKind::bulk};
+template <class T>
+using ByBlockKind = std::array<T, kBlockKinds.size()>;
+
 struct ControlBlockShape {
   std::uint32_t slots = 1;
   std::uint32_t lines = 1;         // by area
@@ -79,13 +86,6 @@ struct ControlBlockShape {
   std::size_t total_bytes() const {
     return sizeof(ControlBlockHead) + slots * sizeof(FlagLine) + 2 * slots * area_bytes();
   }
-};
-
-// Where shared memory lies, as peers are told. No bytes: it is not shared, or there is none.
-struct SegmentRange {
-  std::uint32_t segment = 0;
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
 };
 
 // A control block whose owner has left before all its peers had: memory to give back later.
@@ -106,50 +106,26 @@ class ControlBlocks {
   enum class State : std::uint8_t { absent, exchanging, linked, refused };
 
   ControlBlocks(const ControlBlockShape& shape, StagingPolicy policy, std::uint32_t rank, std::uint32_t size)
-      : shape_(shape),
-        stores_(policy),
-        rank_(rank),
-        base_(size, nullptr),
-        peers_(size),
-        places_(size),
-        slots_(shape.slots),
-        seen_(std::size_t{shape.slots} * size) {}
+      : shape_(shape), stores_(policy), rank_(rank), size_(size) {}
 
   const ControlBlockShape& shape() const { return shape_; }
   std::uint32_t rank() const { return rank_; }
-  std::uint32_t size() const { return static_cast<std::uint32_t>(base_.size()); }
+  std::uint32_t size() const { return size_; }
   State state() const { return state_; }
 
-  // Makes the own control block. Where there is no memory for it the place says so, and all ranks do without control blocks.
-  void make(SharedHeap* heap);
-  // All places, by rank, for the exchange that follows make().
-  std::vector<SegmentRange>& places() { return places_; }
-  // All ranks' places are known.
-  void finish_exchange() { is_exchanged_ = true; }
-  bool is_exchanged() const { return is_exchanged_; }
-  // The first rank that has not told where its control block is; the own rank if all have.
-  std::uint32_t first_unknown() const {
-    for (std::uint32_t r = 0; r < size(); ++r) {
-      if (r != rank_ && places_[r].bytes == 0) return r;
-    }
-    return rank_;
+  // Makes the own control block and exposes it in the window under that number. Where there is no memory for it the
+  // peers are told so, and all ranks do without control blocks. The window outlives this object's use, until leave().
+  void make(SharedHeap* heap, SharedWindow& window, std::uint32_t number);
+  std::uint32_t number() const { return number_; }
+  // Looks for those of the others: linked, refused (some rank has none), or still exchanging.
+  State link();
+  // The rank whose control block is not known or not mapped yet; the own rank: none.
+  std::uint32_t awaited_rank() const {
+    if (known_count_ < size()) return known_count_;
+    return mapped_count_ < size() ? mapped_count_ : rank_;
   }
-  // A rank that was gone, or had memory that cannot be mapped, when its control block was to be mapped; or kNoRank.
-  static constexpr std::uint32_t kNoRank = ~0U;
-  std::uint32_t lost_rank() const { return lost_rank_; }
-  // After the exchange: linked, refused (some rank has no control block), or still exchanging: a peer's segment is
-  // not mapped yet. `endpoint(rank)` gives endpoints that stay open as long as this object.
-  template <class EndpointOf>
-  State link(const EndpointOf& endpoint_of) {
-    for (std::uint32_t r = 0; r < size() && state_ == State::exchanging; ++r) {
-      if (places_[r].bytes == 0) state_ = State::refused;
-    }
-    for (std::uint32_t r = 0; r < size() && state_ == State::exchanging; ++r) {
-      if (r != rank_ && base_[r] == nullptr && !attach(r, endpoint_of(r))) return state_;
-    }
-    if (state_ == State::exchanging) state_ = State::linked;
-    return state_;
-  }
+  // Will nothing come from the awaited rank: it is gone, or its memory cannot be mapped? Costs system calls.
+  bool is_awaited_lost();
 
   ControlBlockHead& head(std::uint32_t rank) const {
     return *reinterpret_cast<ControlBlockHead*>(base_[rank]);
@@ -271,34 +247,35 @@ class ControlBlocks {
   bool leave(RetiredBlock* retired);
 
  private:
-  struct PeerBell {
-    Endpoint* endpoint = nullptr;
-    std::atomic<std::uint32_t>* is_sleeping = nullptr;
-    bool needs_fence = false;
-    std::vector<ByteRange> segments;  // those mapped so far, by number
-  };
   struct SlotState {
     std::uint64_t epoch = 0;
     bool has_heard_from_all = true;       // nothing was written before the first epoch
     std::array<Readers, 2> readers = {};  // of the last two epochs, by parity
   };
-  bool attach(std::uint32_t peer, Endpoint* endpoint);
+  bool find_all();
+  bool map_all();
+  bool attach(std::uint32_t peer);
   void ring_bells();
 
   ControlBlockShape shape_;
   StagingStores stores_;
-  std::uint32_t rank_;
+  std::uint32_t rank_, size_;
   State state_ = State::absent;
-  bool is_exchanged_ = false;
-  bool needs_fence_ = false;  // some member cannot use membarrier(2)
-  bool is_counted_ = false;   // in `sleepers`
-  std::uint32_t lost_rank_ = kNoRank;
+  bool needs_fence_ = false;        // some member cannot use membarrier(2)
+  bool is_counted_ = false;         // in `sleepers`
+  std::uint32_t known_count_ = 0;   // so many first ranks have said where theirs is
+  std::uint32_t mapped_count_ = 0;  // so many are mapped
+  SharedWindow* window_ = nullptr;
+  std::uint32_t number_ = 0;  // in the window
   std::uint64_t direct_count_ = 0;
   SharedHeap* heap_ = nullptr;
   ByteRange own_;
-  std::vector<std::byte*> base_;  // by rank
-  std::vector<PeerBell> peers_;   // by rank
-  std::vector<SegmentRange> places_;
+  // The following have their elements from make() on.
+  std::vector<std::byte*> base_;      // by rank
+  std::vector<PeerBell> bells_;       // by rank
+  std::vector<SegmentRange> places_;  // by rank; until all are mapped
+  std::vector<std::vector<ByteRange>>
+      segments_;  // of peers, mapped so far; by rank and number, from the first map() on
   std::vector<SlotState> slots_;
   std::vector<std::uint64_t> seen_;  // of ended(), by slot and rank
   std::set<std::vector<std::uint32_t>> reader_sets_;

@@ -201,9 +201,8 @@ void Engine::on_event(const Event& event) {
 void Engine::on_control(const Event& event) {
   if (event.data.empty()) return;  // it was to wake us
   if (is_abort_notice(event.data)) {
-    static_cast<void>(std::any_of(groups_.begin(), groups_.end(), [&](GroupContext* group) {
-      return group->take_abort_notice(event.endpoint, event.data);
-    }));
+    static_cast<void>(std::any_of(groups_.begin(), groups_.end(),
+                                  [&](GroupContext* group) { return group->take_abort_notice(event); }));
     return;
   }
   const auto found = corresponding_.find(event.endpoint);

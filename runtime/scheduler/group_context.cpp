@@ -42,14 +42,11 @@ GroupContext::GroupContext(Engine& engine, Options options)
       options_(std::move(options)),
       record_(make_record()),
       submitted_(*record_),
-      slots_(kMessageSlots + kSlotsPerPeer * options_.peers.size()),
       messenger_(*this),
-      control_blocks_{ControlBlocks(options_.small_control_blocks, options_.staging, options_.rank, size()),
-                      ControlBlocks(options_.bulk_control_blocks, options_.staging, options_.rank, size())} {
-  next_message_.assign(slots_.size(), 1);
-  message_plans_.resize(slots_.size());
-  endpoints_.resize(kContexts);
-  for (auto& by_peer : endpoints_) by_peer.resize(options_.peers.size());
+      control_blocks_{
+          ControlBlocks(options_.shape(BlockKind::tiny), options_.staging, options_.rank, size()),
+          ControlBlocks(options_.shape(BlockKind::small), options_.staging, options_.rank, size()),
+          ControlBlocks(options_.shape(BlockKind::bulk), options_.staging, options_.rank, size())} {
   // Memory is shared where one transport with a heap reaches everybody.
   const Transport* common = nullptr;
   bool is_common = size() > 1 && options_.uses_control_blocks;
@@ -80,7 +77,8 @@ GroupContext::~GroupContext() {
       messenger_.leave();
       // Endpoints are used with the lock held, to their end.
       close_endpoints();
-      endpoints_.clear();
+      for (auto& by_peer : endpoints_) by_peer.clear();
+      window_.reset();
       engine_.remove_group(*this);
     }
     engine_.lock().release();
@@ -89,8 +87,12 @@ GroupContext::~GroupContext() {
 }
 
 bool GroupContext::has_operations() const {
-  return messenger_.has_operations() ||
-         std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.head != nullptr; });
+  const auto has_any = [](const auto& slots) {
+    return std::any_of(slots.begin(), slots.end(), [](const Slot& slot) { return slot.head != nullptr; });
+  };
+  return messenger_.has_operations() || has_any(slots_) ||
+         std::any_of(pairs_.begin(), pairs_.end(),
+                     [&](const auto& pair) { return pair != nullptr && has_any(pair->slots); });
 }
 
 // Of a group that has failed already, nothing is delivered.
@@ -101,11 +103,7 @@ void GroupContext::deliver_and_fail(const Status& why) {
   // A peer may still be at work on control blocks of operations that have ended here, but not on our buffers.
   if (has_operations()) revoke_control_blocks();
   may_send_notice_ = false;
-  for (auto& by_peer : endpoints_) {
-    for (auto& endpoint : by_peer) {
-      if (endpoint != nullptr) endpoint->close(true);
-    }
-  }
+  close_connections(true);
 }
 
 bool GroupContext::leave(const Status& why) {
@@ -138,15 +136,15 @@ void GroupContext::leave_to_others() {
   engine_.call_progress_threads();
 }
 
-void GroupContext::place(std::shared_ptr<const LoweredPlans> plans, bool is_bulk, const Call& call,
+void GroupContext::place(std::shared_ptr<const LoweredPlans> plans, BlockKind kind, const Call& call,
                          Prepared* prepared) {
-  prepared->is_bulk = is_bulk;
+  prepared->kind = kind;
   prepared->slots = {0, kSlots - 1};
   if (plans == nullptr) {
     prepared->lowered = nullptr;
     return;
   }
-  if (is_bulk) {
+  if (kind == BlockKind::bulk) {
     prepared->slots = {kBulkSlot, 0};
   } else if (prepared->vector_bytes > kMostInTurnBytes && waits_for_all(call.collective)) {
     prepared->slots = {0, 0};
@@ -155,7 +153,8 @@ void GroupContext::place(std::shared_ptr<const LoweredPlans> plans, bool is_bulk
   engine_.lock().acquire();
   std::shared_ptr<ResolvedCall>& resolved = prepared->lowered;
   if (resolved.use_count() != 1) resolved = std::make_shared<ResolvedCall>(options_.lowered_limits);
-  resolved->reset(std::move(plans), control_blocks_[is_bulk], call, prepared->vector_bytes);
+  resolved->reset(std::move(plans), control_blocks_[static_cast<std::size_t>(kind)], call,
+                  prepared->vector_bytes);
   engine_.lock().release();
 }
 
@@ -176,8 +175,8 @@ Result<WorkRef> GroupContext::submit_exclusively(const Prepared& prepared, const
   // Before anything of it goes out: whoever gets that may ask what it is.
   remember(sequence, id.word, prepared.contract, {record::Phase::queued, false, prepared.row});
   if (prepared.lowered != nullptr &&
-      control_blocks_[prepared.is_bulk].state() == ControlBlocks::State::absent) {
-    if (Status failed = exchange_control_blocks(prepared, call, id); !failed) {
+      shown_control_blocks(prepared.kind).state() == ControlBlocks::State::absent) {
+    if (Status failed = make_control_blocks(prepared.kind); !failed) {
       engine_.pool().take_back(*operation);
       return failed;
     }
@@ -208,19 +207,31 @@ void GroupContext::start_message(Operation& operation, const Call& call, std::ui
   prepared.messages = message_plan(slot, call.root, call.is_send);
   prepared.vector_bytes = call.count * element_bytes(call);
   prepared.row = row_of(call.collective, prepared.vector_bytes, {}, false);
-  const std::uint32_t number = next_message_[slot]++;
+  const std::uint32_t number = pair(slot).next_number[number_in_pair(slot)]++;
   SlotNeeds needs;
   // A message has no counts that could be refused.
   static_cast<void>(
       operation.bind(*this, prepared, call, {number, make_message_word(number, kind)}, slot, &needs));
   operation.queued().is_referenced = is_referenced;
   reserve_frames(slot, needs);
-  enqueue(slots_[slot], operation);
+  enqueue(this->slot(slot), operation);
+}
+
+GroupContext::Pair& GroupContext::pair(std::uint32_t message_slot) {
+  if (pairs_.empty()) pairs_.resize(size());
+  std::unique_ptr<Pair>& made = pairs_[peer_of(message_slot)];
+  if (made == nullptr) made = std::make_unique<Pair>();
+  return *made;
+}
+
+bool GroupContext::has_message_in(std::uint32_t slot) const {
+  if (pairs_.empty() || pairs_[peer_of(slot)] == nullptr) return false;
+  return pairs_[peer_of(slot)]->slots[number_in_pair(slot)].head != nullptr;
 }
 
 const std::shared_ptr<const Plan>& GroupContext::message_plan(std::uint32_t slot, std::uint32_t peer,
                                                               bool is_send) {
-  std::shared_ptr<const Plan>& plan = message_plans_[slot];
+  std::shared_ptr<const Plan>& plan = pair(slot).plans[number_in_pair(slot)];
   if (plan == nullptr) {
     auto made = compile(message_schedule(rank(), size(), peer, is_send));
     TUTTI_ASSERT(made.status().is_ok(), "a schedule of one step compiles");
@@ -263,52 +274,31 @@ Trace::Span GroupContext::span_of(const Call& call, std::uint32_t sequence, std:
   return span;
 }
 
-// The exchange always runs in the bulk slot. So a group that uses control blocks alone has one endpoint for each
-// peer. The endpoints of the other slots are opened only for collectives over messages.
-Status GroupContext::exchange_control_blocks(const Prepared& prepared, const Call& call,
-                                             const OperationId& id) {
-  ControlBlocks& control_blocks = control_blocks_[prepared.is_bulk];
+Status GroupContext::make_control_blocks(BlockKind kind) {
   engine_.reap_retired();
-  control_blocks.make(heap_);
-  Call swap;
-  swap.collective = Collective::allgather;
-  swap.dtype = Dtype::u8;
-  swap.in_place = true;
-  swap.count = sizeof(SegmentRange);
-  swap.output = control_blocks.places().data();
-  swap.input = control_blocks.places().data() + options_.rank;
-  Prepared exchange;
-  exchange.messages = prepared.exchange;
-  Operation* operation = engine_.pool().take();
-  SlotNeeds needs;
-  if (Status refused = operation->bind(*this, exchange, swap, id, kBulkSlot, &needs); !refused) {
-    engine_.pool().take_back(*operation);
-    return refused;
+  if (window_ == nullptr) {
+    std::vector<ConstByteRange> addresses(size());
+    for (std::uint32_t r = 0; r < size(); ++r) {
+      if (r != rank()) addresses[r] = *options_.peers[r].bytes;
+    }
+    Transport* const transport = options_.peers[rank() == 0 ? 1 : 0].transport;
+    auto opened = transport->open_window(addresses, options_.context);
+    if (!opened) {
+      fail(opened.status());  // the others would wait for this rank
+      return opened.status();
+    }
+    window_ = *std::move(opened);
   }
-  reserve_frames(kBulkSlot, needs);
-  operation->serve(control_blocks, call);
-  enqueue(slots_[kBulkSlot], *operation);
-  if (operation->is_complete()) {
-    engine_.pool().take_back(*operation);
-  } else {
-    operation->set_references(1, true);
-  }
+  const auto number = static_cast<std::uint32_t>(kind);
+  control_blocks_[number].make(heap_, *window_, number);
   return {};
 }
 
 bool GroupContext::link(ControlBlocks& control_blocks) {
   if (control_blocks.state() != ControlBlocks::State::exchanging) return true;
-  if (!control_blocks.is_exchanged()) return false;
-  Status status;
-  const ControlBlocks::State state =
-      control_blocks.link([&](std::uint32_t r) { return endpoint(kBulkSlot, r, &status); });
-  if (!status) fail(status);
-  if (const std::uint32_t peer = control_blocks.lost_rank();
-      state == ControlBlocks::State::exchanging && peer != ControlBlocks::kNoRank) {
-    fail(cause_of_loss(peer, "the first collective"));
-  }
+  const ControlBlocks::State state = control_blocks.link();
   if (state == ControlBlocks::State::linked)
-    control_state_[&control_blocks == &control_blocks_[1]].store(kLinked, std::memory_order_release);
+    control_state_[control_blocks.number()].store(kLinked, std::memory_order_release);
   return state != ControlBlocks::State::exchanging;
 }
 
@@ -328,7 +318,7 @@ void GroupContext::reserve_frames(std::uint32_t slot, const SlotNeeds& needs) {
   if (slot < kSlots && collective_needs_.covers(needs)) return;
   if (slot < kSlots) collective_needs_ = collective_needs_.with(needs);
   const auto [first, end] = slots_beside(slot);
-  for (std::uint32_t s = first; s < end; ++s) slots_[s].reserve(needs);
+  for (std::uint32_t s = first; s < end; ++s) this->slot(s).reserve(needs);
 }
 
 void GroupContext::Slot::reserve(const SlotNeeds& needs) {
@@ -358,7 +348,7 @@ void GroupContext::on_complete(Operation& operation) {
     operation.drop_reference();
     return;
   }
-  Slot& slot = slots_[operation.queued().slot];
+  Slot& slot = this->slot(operation.queued().slot);
   // A loop, since after a failure all that queue up complete at once.
   for (Operation* done = &operation; done != nullptr;) {
     Operation* const next = done->queued().next_in_slot;
@@ -378,11 +368,12 @@ void GroupContext::on_complete(Operation& operation) {
 
 Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status* status) {
   const std::uint32_t context_slot = context_of(slot);
-  if (endpoints_[context_slot][peer] == nullptr) {
+  if (endpoints_[context_slot].empty() || endpoints_[context_slot][peer] == nullptr) {
     const auto [first, end] = slots_beside(context_slot);
     for (std::uint32_t s = first; s < end; ++s) {
+      endpoints_[s].resize(size());
       const PeerAddress& address = options_.peers[peer];
-      auto opened = address.transport->open(address.address, options_.context * kContexts + s);
+      auto opened = address.transport->open(*address.bytes, options_.context * kContexts + s);
       if (!opened) {
         const Status& why = opened.status();
         *status =
@@ -397,14 +388,14 @@ Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status*
 }
 
 Status GroupContext::cause_of_loss(std::uint32_t peer, const std::string& call) const {
+  Status trouble = window_ == nullptr ? Status() : window_->trouble(peer);
   for (const auto& by_peer : endpoints_) {
-    const Status trouble = by_peer[peer] == nullptr ? Status() : by_peer[peer]->trouble();
-    if (!trouble)
-      return {
-          trouble.code(),
-          fmt::format("rank {} cannot reach rank {} during {}: {}", rank(), peer, call, trouble.message()),
-          static_cast<int>(peer)};
+    if (trouble && !by_peer.empty() && by_peer[peer] != nullptr) trouble = by_peer[peer]->trouble();
   }
+  if (!trouble)
+    return {trouble.code(),
+            fmt::format("rank {} cannot reach rank {} during {}: {}", rank(), peer, call, trouble.message()),
+            static_cast<int>(peer)};
   return {StatusCode::peer_failed, fmt::format("rank {} is gone during {}", peer, call),
           static_cast<int>(peer)};
 }
@@ -417,9 +408,14 @@ void GroupContext::close_endpoints() {
   send_abort_notice();
   may_send_notice_ = false;
   revoke_control_blocks();
+  close_connections(false);
+}
+
+void GroupContext::close_connections(bool fence) {
+  if (window_ != nullptr) window_->close();
   for (auto& by_peer : endpoints_) {
     for (auto& endpoint : by_peer) {
-      if (endpoint != nullptr) endpoint->close(false);
+      if (endpoint != nullptr) endpoint->close(fence);
     }
   }
 }
@@ -471,6 +467,7 @@ void GroupContext::send_abort_notice() {
   if (notice.is_ok()) return;
   may_send_notice_ = false;
   const std::vector<std::byte> bytes = encode_abort_notice(notice);
+  if (window_ != nullptr) window_->notify(bytes);
   for (auto& by_peer : endpoints_) {
     for (auto& endpoint : by_peer) {
       // Where there is no room the peer finds the end of the connection, and asks why.
@@ -479,11 +476,14 @@ void GroupContext::send_abort_notice() {
   }
 }
 
-bool GroupContext::take_abort_notice(const Endpoint* endpoint, ConstByteRange bytes) {
-  const bool is_ours = std::any_of(endpoints_.begin(), endpoints_.end(), [&](const auto& by_peer) {
-    return std::any_of(by_peer.begin(), by_peer.end(), [&](const auto& at) { return at.get() == endpoint; });
-  });
-  const std::optional<Status> cause = decode_abort_notice(bytes, size());
+bool GroupContext::take_abort_notice(const Event& event) {
+  const bool is_ours = event.window != nullptr
+                           ? event.window == window_.get()
+                           : std::any_of(endpoints_.begin(), endpoints_.end(), [&](const auto& by_peer) {
+                               return std::any_of(by_peer.begin(), by_peer.end(),
+                                                  [&](const auto& at) { return at.get() == event.endpoint; });
+                             });
+  const std::optional<Status> cause = decode_abort_notice(event.data, size());
   if (is_ours && cause) fail_for_all(*cause);
   return is_ours;
 }

@@ -30,9 +30,13 @@ namespace record {
 class RankFile;
 }
 
+// Copies share the address: every group has them of all its members.
 struct PeerAddress {
+  PeerAddress() = default;
+  PeerAddress(Transport* by, std::vector<std::byte> address)
+      : transport(by), bytes(std::make_shared<const std::vector<std::byte>>(std::move(address))) {}
   Transport* transport = nullptr;  // one of the engine's
-  std::vector<std::byte> address;
+  std::shared_ptr<const std::vector<std::byte>> bytes;
 };
 
 class GroupContext {
@@ -48,8 +52,12 @@ class GroupContext {
     std::chrono::milliseconds timeout{300000};
     bool uses_control_blocks = true;  // equal on all members, as all that follows
     LoweredLimits lowered_limits;
-    ControlBlockShape small_control_blocks{kSlots, 128, std::size_t{16} << 10U};
-    ControlBlockShape bulk_control_blocks{1, 128, std::size_t{512} << 10U, true};
+    ByBlockKind<ControlBlockShape> control_blocks{
+        {{kSlots, 16, 1024}, {kSlots, 128, std::size_t{16} << 10U}, {1, 128, std::size_t{512} << 10U, true}}};
+    ControlBlockShape& shape(BlockKind kind) { return control_blocks[static_cast<std::size_t>(kind)]; }
+    const ControlBlockShape& shape(BlockKind kind) const {
+      return control_blocks[static_cast<std::size_t>(kind)];
+    }
     StagingPolicy staging = StagingPolicy::measured;  // this rank's own
     record::RankFile* record = nullptr;  // outlives the group; null: it records for this process alone
   };
@@ -68,14 +76,14 @@ class GroupContext {
   // Do all members share memory, so that lowered plans may be given? All members get the same answer. Should a
   // rank find no memory for its control block later, messages carry these calls.
   bool shares_memory() const { return heap_ != nullptr; }
-  // How much of one operation small and bulk control blocks hold at a time.
-  const ControlBlockShape& control_block_shape(bool is_bulk) const {
-    return is_bulk ? options_.bulk_control_blocks : options_.small_control_blocks;
-  }
+  // How much of one operation control blocks of that kind hold at a time.
+  const ControlBlockShape& control_block_shape(BlockKind kind) const { return options_.shape(kind); }
   const Messenger& messenger() const { return messenger_; }
   const LoweredLimits& lowered_limits() const { return options_.lowered_limits; }
   // For tests and tools; while nothing is under way, or with the progress lock held.
-  const ControlBlocks& shown_control_blocks(bool is_bulk) const { return control_blocks_[is_bulk]; }
+  const ControlBlocks& shown_control_blocks(BlockKind kind) const {
+    return control_blocks_[static_cast<std::size_t>(kind)];
+  }
 
   // Starts an operation and runs it inline until it would block. Lowered plans come with the message plan
   // that replaces them where control blocks are refused, unless has_control_blocks(): it is not needed any more. Messages
@@ -86,9 +94,9 @@ class GroupContext {
                          Completion completion = Completion::asynchronous);
   // Fills in where the plans carry a call out: its slots, and its resolved form on control blocks (`plans`:
   // null where messages carry it). Memory of the form that it had before is used again.
-  void place(std::shared_ptr<const LoweredPlans> plans, bool is_bulk, const Call& call, Prepared* prepared);
-  bool has_control_blocks(bool is_bulk) const {
-    return control_state_[is_bulk].load(std::memory_order_acquire) == kLinked;
+  void place(std::shared_ptr<const LoweredPlans> plans, BlockKind kind, const Call& call, Prepared* prepared);
+  bool has_control_blocks(BlockKind kind) const {
+    return control_state_[static_cast<std::size_t>(kind)].load(std::memory_order_acquire) == kLinked;
   }
 
   // The number of the last collective that was submitted; 0 if none was. Any thread.
@@ -102,7 +110,7 @@ class GroupContext {
   // Fails the group: every pending and later operation completes with `cause`. The first cause wins. Any
   // thread.
   void fail(const Status& cause);
-  // The same with a cause that holds for all members. They are told over the endpoints before these close. It also
+  // The same with a cause that holds for all members. They are told over endpoints and the window before these close. It also
   // replaces the cause "connection lost", which is mostly a consequence. Any thread.
   void fail_for_all(const Status& cause);
   // Tells them now, whether or not an operation is under way. Any thread but the control thread.
@@ -127,8 +135,8 @@ class GroupContext {
   // For the engine.
   void on_complete(Operation& operation);
   void close_endpoints();
-  // The notice of a peer, received by that endpoint. False: the endpoint is not of this group.
-  bool take_abort_notice(const Endpoint* endpoint, ConstByteRange bytes);
+  // The notice of a peer. False: it has come by no endpoint or window of this group.
+  bool take_abort_notice(const Event& event);
   // Carries messages to this rank; null for ourselves.
   const Transport* transport_of(std::uint32_t peer) const { return options_.peers[peer].transport; }
 
@@ -137,7 +145,9 @@ class GroupContext {
   static std::uint32_t message_slot(std::uint32_t peer, bool is_send, bool has_tag) {
     return kMessageSlots + kSlotsPerPeer * peer + (has_tag ? 2U : 0U) + (is_send ? 1U : 0U);
   }
-  bool is_busy(std::uint32_t slot) const { return slots_[slot].head != nullptr; }
+  bool is_busy(std::uint32_t slot) const {
+    return slot < kMessageSlots ? slots_[slot].head != nullptr : has_message_in(slot);
+  }
   Endpoint& opened_endpoint(std::uint32_t slot, std::uint32_t peer) const {
     return *endpoints_[context_of(slot)][peer];
   }
@@ -171,6 +181,22 @@ class GroupContext {
   void leave_to_others();
 
  private:
+  // Slots: 0..kSlots-1 are for collectives, the next one for those on bulk control blocks. Behind it every pair
+  // has four: recv and send without a tag, then with one.
+  static constexpr std::uint32_t kBulkSlot = kSlots;
+  // Operations on tiny and small control blocks take the slots in turn, so that several are under way. Longer ones
+  // in which no rank gets ahead of the others anyway all use the two areas of one slot. These areas stay in the
+  // first-level caches of all ranks, where the areas of all slots would not.
+  static constexpr std::size_t kMostInTurnBytes = 512;  // of staging
+  static constexpr std::uint32_t kMessageSlots = kSlots + 1;
+  static constexpr std::uint32_t kSlotsPerPeer = 4;
+  // Contexts of endpoints: one for each slot of collectives, and two for messages, without a tag and with
+  // one.
+  static constexpr std::uint32_t kContexts = kSlots + 3;
+  static std::uint32_t context_of(std::uint32_t slot) {
+    return slot < kMessageSlots ? slot : kMessageSlots + (slot - kMessageSlots) % kSlotsPerPeer / 2;
+  }
+
   // Operations with these resources, one at a time in order of submission.
   struct Slot {
     Operation* head = nullptr;  // the one that runs; linked through Operation::next_in_slot
@@ -180,10 +206,28 @@ class GroupContext {
     void reserve(const SlotNeeds& needs);     // gets a frame ready that covers them
   };
 
+  // State of the messages between this rank and another one, by the slots of their pair.
+  struct Pair {
+    std::array<Slot, kSlotsPerPeer> slots;
+    std::array<std::uint32_t, kSlotsPerPeer> next_number{1, 1, 1, 1};
+    std::array<std::shared_ptr<const Plan>, kSlotsPerPeer> plans;  // made when first needed
+  };
+  Slot& slot(std::uint32_t number) {
+    return number < kMessageSlots ? slots_[number] : pair(number).slots[number_in_pair(number)];
+  }
+  Pair& pair(std::uint32_t message_slot);  // made when first asked for
+  bool has_message_in(std::uint32_t slot) const;
+  static std::uint32_t number_in_pair(std::uint32_t message_slot) {
+    return (message_slot - kMessageSlots) % kSlotsPerPeer;
+  }
+  static std::uint32_t peer_of(std::uint32_t message_slot) {
+    return (message_slot - kMessageSlots) / kSlotsPerPeer;
+  }
+
   Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, Completion completion);
   Result<WorkRef> submit_message(const Call& call, std::uint32_t kind);
-  // Submits the exchange of control blocks in front of the first operation that needs them, which has that id.
-  Status exchange_control_blocks(const Prepared& prepared, const Call& call, const OperationId& id);
+  // In front of the first operation that needs them. Errors: of SharedWindow.
+  Status make_control_blocks(BlockKind kind);
   WorkRef hand_out(Operation& operation, const Prepared& prepared);  // just enqueued
   void enqueue(Slot& slot, Operation& operation);
   // The slots in which operations like the one of `slot` run, from the first to behind the last. The next calls of
@@ -200,22 +244,8 @@ class GroupContext {
   void find_counters();
   bool has_operations() const;  // under way, or waiting for a match
   void revoke_control_blocks();
+  void close_connections(bool fence);
   void send_abort_notice();  // once, with the progress lock held, before the endpoints close
-  // Slots: 0..kSlots-1 are for collectives, the next one for those on the bulk control blocks. Behind it every pair
-  // has four: recv and send without a tag, then with one.
-  static constexpr std::uint32_t kBulkSlot = kSlots;
-  // Operations on the small control blocks take the slots in turn, so that several are under way. Longer ones
-  // in which no rank gets ahead of the others anyway all use the two areas of one slot. These areas stay in the
-  // first-level caches of all ranks, where the areas of all slots would not.
-  static constexpr std::size_t kMostInTurnBytes = 512;  // of staging
-  static constexpr std::uint32_t kMessageSlots = kSlots + 1;
-  static constexpr std::uint32_t kSlotsPerPeer = 4;
-  // Contexts of endpoints: one for each slot of collectives, and two for messages, without a tag and with
-  // one.
-  static constexpr std::uint32_t kContexts = kSlots + 3;
-  static std::uint32_t context_of(std::uint32_t slot) {
-    return slot < kMessageSlots ? slot : kMessageSlots + (slot - kMessageSlots) % kSlotsPerPeer / 2;
-  }
   const std::shared_ptr<const Plan>& message_plan(std::uint32_t slot, std::uint32_t peer, bool is_send);
 
   static constexpr std::uint8_t kLinked = 1;
@@ -228,17 +258,18 @@ class GroupContext {
   std::string transports_;    // their names, for the statistics
   SubmittedCalls submitted_;  // with the progress lock held
   std::atomic<bool> is_submitting_{false};
-  std::atomic<std::uint32_t> next_sequence_{1};             // changed with the progress lock held
-  std::vector<std::uint32_t> next_message_;                 // send_recv sequence numbers, by slot
-  std::vector<std::shared_ptr<const Plan>> message_plans_;  // by slot; made when first needed
-  std::vector<Slot> slots_;
+  std::atomic<std::uint32_t> next_sequence_{1};  // changed with the progress lock held
+  std::array<Slot, kMessageSlots> slots_;
+  std::vector<std::unique_ptr<Pair>> pairs_;  // by peer; empty before the first message
   Messenger messenger_;
   SlotNeeds collective_needs_;  // the frames of slots 0..kSlots-1 cover them
-  std::vector<std::vector<std::unique_ptr<Endpoint>>> endpoints_;  // by context, peer
-  PeerDistance distance_;                                          // with the progress lock held
-  SharedHeap* heap_ = nullptr;                   // the own one, where all members share memory
-  std::array<ControlBlocks, 2> control_blocks_;  // small, bulk; made when first needed
-  std::array<std::atomic<std::uint8_t>, 2> control_state_{};
+  // By context, peer; those of a context are empty before its first.
+  std::array<std::vector<std::unique_ptr<Endpoint>>, kContexts> endpoints_;
+  PeerDistance distance_;                      // with the progress lock held
+  SharedHeap* heap_ = nullptr;                 // the own one, where all members share memory
+  std::unique_ptr<SharedWindow> window_;       // of the control blocks; opened with the first of them
+  ByBlockKind<ControlBlocks> control_blocks_;  // made when first needed
+  ByBlockKind<std::atomic<std::uint8_t>> control_state_{};
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failure_mutex_;
   Status failure_;

@@ -15,7 +15,7 @@ constexpr RequestId kProbeRequest = ~RequestId{0};  // of no operation
 
 }  // namespace
 
-Messenger::Messenger(GroupContext& group) : group_(group), peers_(group.size()) {}
+Messenger::Messenger(GroupContext& group) : group_(group) {}
 
 void Messenger::leave() { group_.engine().remove_messenger(*this); }
 
@@ -45,6 +45,7 @@ Result<WorkRef> Messenger::submit(const Call& call, std::uint32_t kind) {
 
 // Endpoints to all who may send it, or to the receiver: what they say arrives once they are open.
 Status Messenger::open(const Call& call) {
+  if (peers_.empty()) peers_.resize(group_.size());
   const bool has_tag = call.tag != 0;
   Status status;
   for (std::uint32_t peer = 0; peer < group_.size(); ++peer) {

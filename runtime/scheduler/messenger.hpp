@@ -96,7 +96,7 @@ class Messenger {
   using Sends = std::map<std::pair<std::uint32_t, std::uint32_t>, Operation*>;
   Sends sends_;
   std::unordered_map<const Operation*, Sends::iterator> send_of_;
-  std::vector<Peer> peers_;
+  std::vector<Peer> peers_;  // empty before the first message that must be matched
   std::size_t unsent_count_ = 0;
   std::uint32_t next_probed_ = 0;  // rank at which the next round of probes begins: everybody has a turn
 };

@@ -40,7 +40,7 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
   messages_.wire = prepared.wire;
   blocks_.resolved = prepared.lowered.get();
   blocks_.is_used = blocks_.resolved != nullptr;
-  blocks_.is_exchange = queued_.is_referenced = queued_.is_unmatched = false;
+  queued_.is_referenced = queued_.is_unmatched = false;
   call_ = call;
   element_bytes_ = element_bytes(call);
   sequence_ = id.sequence;
@@ -110,13 +110,6 @@ void Operation::scale_elements(std::byte* to, const std::byte* from, std::uint64
   });
 }
 
-void Operation::serve(ControlBlocks& control_blocks, const Call& shown) {
-  blocks_.is_exchange = true;
-  blocks_.control_blocks = &control_blocks;
-  blocks_.shown_call = shown;
-  blocks_.shown_call.counts = blocks_.shown_call.displacements = {};
-}
-
 bool Operation::advance(std::uint32_t polls) {
   if (blocks_.is_used) return advance_lowered(polls);
   const bool has_moved = advance_messages();
@@ -163,10 +156,18 @@ bool Operation::start_lowered() {
   return true;
 }
 
+bool Operation::should_check_peer() {
+  if (++blocks_.failed_polls < kFailedPollsPerCheck) return false;
+  blocks_.failed_polls = 0;
+  return true;
+}
+
 bool Operation::advance_lowered(std::uint32_t polls) {
   if (!blocks_.is_run_started) {
     if (!start_lowered()) {
-      recorded_.times.block(blocks_.control_blocks->first_unknown(), true);
+      const std::uint32_t awaited = blocks_.control_blocks->awaited_rank();
+      recorded_.times.block(awaited, true);
+      if (should_check_peer() && blocks_.control_blocks->is_awaited_lost()) fail_gone(awaited);
       return false;
     }
     if (!blocks_.is_used) return advance_messages();
@@ -192,11 +193,9 @@ bool Operation::advance_lowered(std::uint32_t polls) {
   }
   recorded_.times.block(run.peer(), run.is_peer_late());
   engine_.note_blocked(*blocks_.control_blocks, run.peer());
-  if (++blocks_.failed_polls >= kFailedPollsPerCheck) {
-    blocks_.failed_polls = 0;
-    // The signals that it gave before it went are visible now.
-    if (blocks_.control_blocks->is_gone(run.peer()) && !run.has_news()) fail_gone(run.peer());
-  }
+  // The signals that it gave before it went are visible then.
+  if (should_check_peer() && blocks_.control_blocks->is_gone(run.peer()) && !run.has_news())
+    fail_gone(run.peer());
   return false;
 }
 
@@ -221,7 +220,7 @@ void Operation::fail_mismatch(std::uint32_t peer) {
       Status(StatusCode::mismatch,
              fmt::format("ranks of one group made different calls: rank {} called {} as operation {}, "
                          "rank {} another one, or others before it",
-                         group_->rank(), describe_call(shown_call()), sequence_, peer),
+                         group_->rank(), describe_call(call_), sequence_, peer),
              static_cast<int>(peer)));
 }
 
@@ -237,7 +236,7 @@ void Operation::fail_mismatch(std::uint32_t peer, const Event& message) {
 }
 
 void Operation::fail_gone(std::uint32_t peer) {
-  group_->fail(group_->cause_of_loss(peer, describe_call(shown_call())));
+  group_->fail(group_->cause_of_loss(peer, describe_call(call_)));
 }
 
 void Operation::fail(const Status& status) {
@@ -262,12 +261,11 @@ void Operation::scale_result() {
 
 void Operation::complete() {
   if (status_ && is_reducing(call_.collective) && scales_after(call_.op.op)) scale_result();
-  if (blocks_.is_exchange && status_) blocks_.control_blocks->finish_exchange();
   if (messages_.plan != nullptr) messages_.plan.reset();
   if (blocks_.kept != nullptr) blocks_.kept.reset();
   frame_ = nullptr;
   recorded_.times.end(!status_.is_ok(), recorded_.bytes);
-  if (Trace* const trace = engine_.trace(); trace != nullptr && !blocks_.is_exchange) record(*trace);
+  if (Trace* const trace = engine_.trace(); trace != nullptr) record(*trace);
   is_complete_.store(true, std::memory_order_release);
   if (callback_.function) engine_.note_callback(*this);
 }
@@ -282,7 +280,7 @@ void Operation::record(Trace& trace) const {
 
 std::uint32_t Operation::first_awaited_rank() const {
   if (!blocks_.is_used) return first_awaited_sender();
-  return blocks_.is_run_started ? frame_->run.peer() : blocks_.control_blocks->first_unknown();
+  return blocks_.is_run_started ? frame_->run.peer() : blocks_.control_blocks->awaited_rank();
 }
 
 bool Operation::test() {
@@ -332,7 +330,7 @@ CompletionCallback Operation::take_callback() {
 }
 
 std::string Operation::describe() const {
-  return queued_.is_unmatched ? group_->messenger().describe(*this) : describe_call(shown_call());
+  return queued_.is_unmatched ? group_->messenger().describe(*this) : describe_call(call_);
 }
 
 int Operation::source() const {

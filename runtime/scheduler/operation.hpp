@@ -41,16 +41,14 @@ struct WireFormat {
 struct Prepared {
   std::shared_ptr<const Plan> messages;   // null where control blocks alone carry it
   std::shared_ptr<ResolvedCall> lowered;  // null where messages carry it
-  // With `lowered`: an allgather of bytes in place, to exchange control blocks with.
-  std::shared_ptr<const Plan> exchange;
-  KernelFn kernel = nullptr;  // null unless it reduces
-  WireFormat wire;            // of `messages`
+  KernelFn kernel = nullptr;              // null unless it reduces
+  WireFormat wire;                        // of `messages`
   CallContract contract;
   SlotRule slots;
-  bool is_bulk = false;          // with `lowered`: on the control blocks with large staging buffers
-  std::uint32_t choice = 0;      // the trace's number of why it is done so
-  std::uint16_t row = 0;         // of the group's statistics
-  std::size_t vector_bytes = 0;  // of the full vector
+  BlockKind kind = BlockKind::tiny;  // with `lowered`: of the control blocks
+  std::uint32_t choice = 0;          // the trace's number of why it is done so
+  std::uint16_t row = 0;             // of the group's statistics
+  std::size_t vector_bytes = 0;      // of the full vector
 };
 
 // The number of an operation, and the word by which its messages and flag lines are compared: the digest of all
@@ -127,8 +125,6 @@ class Operation final : public WorkState {
     blocks_.resumed_step = step;
     if (begun != SteadyClock::time_point{}) trace_.submitted = begun;
   }
-  // Before it is enqueued: it exchanges control blocks for the call `shown`, whose word it has.
-  void serve(ControlBlocks& control_blocks, const Call& shown);
   // It outlives its submission: keeps what the signature's callers share.
   void keep(std::shared_ptr<ResolvedCall> resolved) { blocks_.kept = std::move(resolved); }
   // So many references; `is_referenced`: one of them is the group's.
@@ -185,7 +181,6 @@ class Operation final : public WorkState {
   void recycle() override;
   void record(Trace& trace) const;  // what it was and how long it took, now that it has ended
   void begin_record();
-  const Call& shown_call() const { return blocks_.is_exchange ? blocks_.shown_call : call_; }
   void fail_mismatch(std::uint32_t peer);
   void fail_mismatch(std::uint32_t peer, const Event& message);
   void fail_gone(std::uint32_t peer);
@@ -198,6 +193,7 @@ class Operation final : public WorkState {
   // On control blocks.
   void bind_whole(const Schedule& shape);  // the map of a whole lowered operation
   bool start_lowered();                    // false while control blocks are being exchanged
+  bool should_check_peer();                // after many polls that have failed
   bool advance_lowered(std::uint32_t polls);
 
   // By messages (operation_messages.cpp).
@@ -246,12 +242,10 @@ class Operation final : public WorkState {
     bool is_used = false;              // else messages carry it
     ResolvedCall* resolved = nullptr;  // of its signature
     std::shared_ptr<ResolvedCall> kept;
-    ControlBlocks* control_blocks = nullptr;  // where it runs, or those that it exchanges
+    ControlBlocks* control_blocks = nullptr;
     bool is_run_started = false;
     const ResolvedStep* resumed_step = nullptr;  // of a cached call that has run up to there
     std::uint32_t failed_polls = 0;
-    bool is_exchange = false;
-    Call shown_call;  // of an exchange: the call it is made for
   };
   OnControlBlocks blocks_;
 

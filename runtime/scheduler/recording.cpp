@@ -32,11 +32,9 @@ std::uint16_t GroupContext::row_of(Collective collective, std::uint64_t bytes, s
   return record_->row_of(static_cast<std::uint8_t>(collective), bytes, algorithm, transport);
 }
 
-// The exchange of control blocks stands for the call that follows it.
 void Operation::begin_record() {
   record::GroupRecord& group = group_->record();
   recorded_.has_heard = false;
-  if (blocks_.is_exchange) return recorded_.times.forget();
   if (call_.collective != Collective::send_recv)
     return recorded_.times.begin(group, group.operation(sequence_), sequence_, recorded_.row,
                                  trace_.submitted, trace_.entered);

@@ -54,7 +54,7 @@ PlanCounts count_default_plan(Collective collective, std::uint32_t ranks, const 
   PlanCounts most;
   for (const std::uint32_t rank : {0U, 1U, ranks / 2, ranks - 1}) {
     CAPTURE(rank, selection.row->name);
-    const auto plan = compile_lowered(*lowered, rank, GroupContext::Options{}.small_control_blocks.lines);
+    const auto plan = compile_lowered(*lowered, rank, GroupContext::Options{}.shape(BlockKind::small).lines);
     REQUIRE(plan.is_ok());
     PlanCounts own;
     for (const LoweredStep& step : plan->steps) {

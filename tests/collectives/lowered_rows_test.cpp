@@ -180,8 +180,8 @@ TEST_CASE("rows in several windows: vectors longer than the staging memory", "[l
   adjust.hierarchy = domains_of(p);
   adjust.group = [](std::uint32_t, GroupContext::Options& options) {
     options.lowered_limits = {kNever, kNever};
-    options.small_control_blocks.staging_bytes = 1024;
-    options.bulk_control_blocks.staging_bytes = kStaging;
+    options.shape(BlockKind::small).staging_bytes = 1024;
+    options.shape(BlockKind::bulk).staging_bytes = kStaging;
   };
   World world(transport, p, World::oversubscribed(), {}, adjust);
   ReferenceCache references;

@@ -157,8 +157,8 @@ TEST_CASE("groups run with the limits of the machine that they were told of") {
   std::vector<CacheLimits> found(2), found_alone(2);
   const auto limits_of = [](const CommGroup& handle) {
     const GroupContext& group = CommGroup::Impl::of(handle, "test").group();
-    return CacheLimits{group.lowered_limits(), group.control_block_shape(false).staging_bytes,
-                       group.control_block_shape(true).staging_bytes};
+    return CacheLimits{group.lowered_limits(), group.control_block_shape(BlockKind::small).staging_bytes,
+                       group.control_block_shape(BlockKind::bulk).staging_bytes};
   };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {

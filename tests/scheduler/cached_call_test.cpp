@@ -83,7 +83,7 @@ TEST_CASE("cached calls mix with all others", "[cached]") {
   // Ranks that share CPUs have told where they wait, and only those.
   std::uint32_t told = 0;
   for (std::uint32_t r = 0; r < p; ++r)
-    told += world.member(r).group->shown_control_blocks(false).head(r).cpu.load() != 0 ? 1 : 0;
+    told += world.member(r).group->shown_control_blocks(BlockKind::small).head(r).cpu.load() != 0 ? 1 : 0;
   CHECK((told > 0) == !is_patient);
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("longer cached calls go piece by piece, by non-temporal stores, and gi
   CHECK(std::accumulate(run_at_once.begin(), run_at_once.end(), 0U) > 0);
   // A rank whose buffers are not shared needs to ask nobody; else it depends on the others.
   CHECK(refused[0] >= 2 * 8);
-  CHECK(world.member(0).group->shown_control_blocks(true).direct_count() == 2 * 4);
+  CHECK(world.member(0).group->shown_control_blocks(BlockKind::bulk).direct_count() == 2 * 4);
 }
 
 TEST_CASE("cached calls of short blocks that are much together: through the caches, past them, measured",
@@ -204,7 +204,7 @@ TEST_CASE("what a call stages in one epoch counts as one batch, as an operation 
     });
   };
   const auto is_timed_next = [&](std::uint32_t rank) {
-    return world.member(rank).group->shown_control_blocks(false).stores().way().is_timed;
+    return world.member(rank).group->shown_control_blocks(BlockKind::small).stores().way().is_timed;
   };
   REQUIRE(make_calls(StagingStores::kTimedEvery - 2) == "");
   for (std::uint32_t r = 0; r < kRanks; ++r) CHECK_FALSE(is_timed_next(r));
@@ -264,7 +264,7 @@ TEST_CASE("a rank knows whether those that wait on a CPU have published", "[cach
     Status s = member.run(allreduce_of(vector, vector));
     return s ? "" : s.to_string();
   }) == "");
-  const ControlBlocks& control_blocks = world.member(0).group->shown_control_blocks(false);
+  const ControlBlocks& control_blocks = world.member(0).group->shown_control_blocks(BlockKind::tiny);
   REQUIRE(control_blocks.state() == ControlBlocks::State::linked);
   constexpr std::uint32_t kHere = 5, kElsewhere = 6, kLine = 1;
   constexpr std::uint64_t kEpoch = 815;

@@ -36,7 +36,7 @@ inline Forms forms_of(const AlgorithmRow& row, std::uint32_t p, std::uint32_t ro
   const auto has_plan = [&](Sharing sharing) {
     const auto lowered = lowered_row(row, p, root, sharing, hierarchy);
     if (lowered.empty() || !is_right_in_place(lowered)) return false;
-    const auto plan = compile_lowered(lowered, 0, GroupContext::Options{}.small_control_blocks.lines);
+    const auto plan = compile_lowered(lowered, 0, GroupContext::Options{}.shape(BlockKind::small).lines);
     return plan.is_ok() && (sharing == Sharing::scratch || plan->staging_slots == 0);
   };
   Forms forms;
@@ -45,12 +45,12 @@ inline Forms forms_of(const AlgorithmRow& row, std::uint32_t p, std::uint32_t ro
   return forms;
 }
 
-// Epochs that this rank has ended on its control blocks, of both kinds: one for a mapped operation, one for each
+// Epochs that this rank has ended on its control blocks, of all kinds: one for a mapped operation, one for each
 // window of a staged one.
 inline std::uint64_t epochs_of(const Member& member) {
   std::uint64_t epochs = 0;
-  for (const bool is_bulk : {false, true}) {
-    const ControlBlocks& control_blocks = member.group->shown_control_blocks(is_bulk);
+  for (const BlockKind kind : kBlockKinds) {
+    const ControlBlocks& control_blocks = member.group->shown_control_blocks(kind);
     if (control_blocks.state() != ControlBlocks::State::linked) continue;
     for (std::uint32_t slot = 0; slot < control_blocks.shape().slots; ++slot)
       epochs += control_blocks.ended(member.rank, slot).load(std::memory_order_acquire);
@@ -59,8 +59,9 @@ inline std::uint64_t epochs_of(const Member& member) {
 }
 // Those of mapped operations.
 inline std::uint64_t direct_epochs_of(const Member& member) {
-  return member.group->shown_control_blocks(false).direct_count() +
-         member.group->shown_control_blocks(true).direct_count();
+  std::uint64_t epochs = 0;
+  for (const BlockKind kind : kBlockKinds) epochs += member.group->shown_control_blocks(kind).direct_count();
+  return epochs;
 }
 
 }  // namespace tutti::test

@@ -65,8 +65,8 @@ std::uint32_t published_word(const ControlBlocks& control_blocks, std::uint32_t 
   return 0;
 }
 
-ControlBlocks::State state_of(const Member& member, bool is_bulk) {
-  return member.group->shown_control_blocks(is_bulk).state();
+ControlBlocks::State state_of(const Member& member, BlockKind kind) {
+  return member.group->shown_control_blocks(kind).state();
 }
 
 }  // namespace
@@ -78,7 +78,7 @@ TEST_CASE("two ranks write an area in turns, more write their own", "[lowered]")
   World world(kind, p);
   constexpr std::uint32_t kCalls = 5 * GroupContext::kSlots;
   REQUIRE(world.run([&](Member& member) -> std::string {
-    const ControlBlocks& control_blocks = member.group->shown_control_blocks(false);
+    const ControlBlocks& control_blocks = member.group->shown_control_blocks(BlockKind::tiny);
     for (std::uint32_t call = 0; call < kCalls; ++call) {
       std::vector<std::int32_t> input(8, static_cast<std::int32_t>(100 + member.rank)), output(8);
       if (Status s = member.run(allreduce_of(input, output)); !s) return s.to_string();
@@ -111,28 +111,32 @@ TEST_CASE("mixed operations in flight keep their areas apart", "[lowered]") {
   World world(kind, p);
   REQUIRE(world.run([&](Member& member) { return run_mixed(member, is_selected(1) ? 250 : 25); }) == "");
   for (std::uint32_t r = 0; r < p; ++r) {
-    for (const bool is_bulk : {false, true})
-      CHECK(state_of(world.member(r), is_bulk) == ControlBlocks::State::linked);
+    for (const BlockKind size : kBlockKinds)
+      CHECK(state_of(world.member(r), size) == ControlBlocks::State::linked);
   }
 }
 
 TEST_CASE("where one rank has no memory for a control block all ranks fall back to messages", "[lowered]") {
   const auto kind = GENERATE(WorldTransport::inproc, WorldTransport::shm);
-  const bool has_small = GENERATE(false, true);
+  const auto kinds_with_room = GENERATE(0U, 1U, 2U);
   const auto poor = GENERATE(0U, 2U);
-  CAPTURE(static_cast<int>(kind), has_small, poor);
+  CAPTURE(static_cast<int>(kind), kinds_with_room, poor);
   const GroupContext::Options usual;
   World::Adjust adjust;
   adjust.memory = [&](std::uint32_t rank, MemoryOptions& options) {
-    // Room for no control block, or for the small ones.
-    if (rank == poor) options.heap_bytes = has_small ? usual.small_control_blocks.total_bytes() + 4096 : 4096;
+    if (rank == poor) {
+      // Buffers of the calls lie there, too.
+      options.heap_bytes = kinds_with_room == 0 ? 4096 : 65536;
+      for (std::uint32_t i = 0; i < kinds_with_room; ++i)
+        options.heap_bytes += usual.control_blocks[i].total_bytes();
+    }
   };
   World world(kind, 3, World::oversubscribed(), {}, adjust);
   REQUIRE(world.run([&](Member& member) { return run_mixed(member, 20); }) == "");
   for (std::uint32_t r = 0; r < 3; ++r) {
-    CHECK(state_of(world.member(r), false) ==
-          (has_small ? ControlBlocks::State::linked : ControlBlocks::State::refused));
-    CHECK(state_of(world.member(r), true) == ControlBlocks::State::refused);
+    for (std::uint32_t i = 0; i < kBlockKinds.size(); ++i)
+      CHECK(state_of(world.member(r), kBlockKinds[i]) ==
+            (i < kinds_with_room ? ControlBlocks::State::linked : ControlBlocks::State::refused));
   }
 }
 
@@ -145,7 +149,7 @@ TEST_CASE("control blocks are given back when all peers have left, also those th
   const GroupContext::Options usual;
   World::Adjust adjust;
   // The usual heap has room for the control blocks of two groups at once.
-  const std::size_t heap_bytes = 2 * usual.small_control_blocks.total_bytes() + 8192;
+  const std::size_t heap_bytes = 2 * usual.shape(BlockKind::tiny).total_bytes() + 8192;
   adjust.memory = [&](std::uint32_t rank, MemoryOptions& options) {
     options.heap_bytes = has_poor_rank && rank == 1 ? 4096 : heap_bytes;
   };
@@ -164,7 +168,7 @@ TEST_CASE("control blocks are given back when all peers have left, also those th
       call.in_place = true;
       call.root = static_cast<std::uint32_t>(n % kRanks);
       if (Status s = group.run(call); !s && wrong.empty()) wrong = s.to_string();
-      if (group.context->shown_control_blocks(false).state() != wanted && wrong.empty())
+      if (group.context->shown_control_blocks(BlockKind::tiny).state() != wanted && wrong.empty())
         wrong = fmt::format("group {} has other control blocks than wanted", n);
       group.backend.reset();
       group.context.reset();

@@ -82,7 +82,6 @@ class FaultyEndpoint final : public Endpoint {
     if (faults_->is_dead) return Post::done;
     return faults_->refuses() ? Post::again : inner_->control(bytes);
   }
-  PeerWindow window(std::uint32_t segment) override { return inner_->window(segment); }
   Status trouble() const override { return inner_->trouble(); }
   void close(bool fence) override {
     if (is_closed_) return;
@@ -149,6 +148,11 @@ class FaultyTransport final : public Transport {
     auto opened = inner_->open(address, context);
     if (!opened) return opened.status();
     return std::unique_ptr<Endpoint>(std::make_unique<FaultyEndpoint>(&faults_, std::move(*opened)));
+  }
+
+  Result<std::unique_ptr<SharedWindow>> open_window(std::span<const ConstByteRange> addresses,
+                                                    std::uint64_t context) override {
+    return inner_->open_window(addresses, context);
   }
 
   std::size_t progress(std::span<Event> events) override {

@@ -91,6 +91,12 @@ std::string Rank::open_all(std::uint64_t context) {
   return {};
 }
 
+Result<std::unique_ptr<SharedWindow>> Rank::open_window(std::uint64_t context) {
+  std::vector<ConstByteRange> all(addresses.begin(), addresses.end());
+  all[static_cast<std::size_t>(rank)] = {};
+  return transport->open_window(all, context);
+}
+
 void Rank::send(Endpoint& to, std::uint32_t channel, std::uint64_t match_header,
                 std::span<const ConstByteRange> ranges, RequestId request) {
   for (;;) {

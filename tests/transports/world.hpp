@@ -43,6 +43,9 @@ class Rank {
   std::string open_all(std::uint64_t context = 1);
   Endpoint& peer(int other) { return *peers[static_cast<std::size_t>(other)]; }
 
+  // Opens its side of a window of all ranks.
+  Result<std::unique_ptr<SharedWindow>> open_window(std::uint64_t context);
+
   // Posts, repeating while the answer is `again`. Completions are collected in `events`.
   void send(Endpoint& to, std::uint32_t channel, std::uint64_t match_header,
             std::span<const ConstByteRange> ranges, RequestId request);

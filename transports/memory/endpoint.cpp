@@ -35,8 +35,8 @@ Status MemoryEndpoint::announce() {
   if (!place) return place.status();
   block_place_ = *place;
   block_ = new (instance.at<std::byte>(*place)) LinkBlock();
-  if (peer_->access() == Peer::Access::none) block_->cannot_read.store(1, std::memory_order_relaxed);
-  Result<std::uint32_t> entry = instance.announce(peer_nonce_, context_, *place);
+  if (memory_.peer().access() == Peer::Access::none) block_->cannot_read.store(1, std::memory_order_relaxed);
+  Result<DirectoryEntry*> entry = instance.announce(peer_nonce_, context_, *place);
   if (!entry) {
     instance.release_link(*place);
     is_closed_ = true;
@@ -51,19 +51,13 @@ Status MemoryEndpoint::announce() {
 bool MemoryEndpoint::try_link() {
   if (peer_block_ != nullptr) return true;
   if (peer_page_ == nullptr) {
-    const ByteRange memory = await_segment(0);
-    if (memory.size() < sizeof(InstancePage)) return false;
-    peer_page_ = reinterpret_cast<InstancePage*>(memory.data());
+    peer_page_ = memory_.page();
+    if (peer_page_ == nullptr) return false;
     peer_wake_ = &peer_page_->wake;
   }
-  const std::uint64_t version = peer_page_->directory_version.load(std::memory_order_acquire);
-  if (version == seen_version_) return false;
-  const Found found = find_link(*peer_page_, host_->instance().nonce(), context_);
-  std::byte* const block = found.entry == nullptr ? nullptr : peer_at(found.place, sizeof(LinkBlock));
-  // A block that was found will be mapped: not a version to be done with.
-  if (found.entry == nullptr) seen_version_ = version;
+  std::byte* const block =
+      memory_.find_announced(host_->instance().nonce(), context_, sizeof(LinkBlock), &peer_link_);
   if (block == nullptr) return false;
-  peer_link_ = found;
   peer_block_ = reinterpret_cast<LinkBlock*>(block);
   if (peer_page_->needs_fence.load(std::memory_order_relaxed) != 0) worker_->uses_fence = true;
   if (owes_control_) {
@@ -75,13 +69,7 @@ bool MemoryEndpoint::try_link() {
 }
 
 // Loads with acquire: everything that the peer published before it closed is visible afterwards.
-bool MemoryEndpoint::is_peer_closed() const {
-  if (is_peer_gone_) return true;
-  if (peer_page_ == nullptr) return false;
-  if (peer_page_->is_alive.load(std::memory_order_acquire) == 0) return true;
-  return peer_link_.entry != nullptr &&
-         peer_link_.entry->state.load(std::memory_order_acquire) != peer_link_.state;
-}
+bool MemoryEndpoint::is_peer_closed() const { return memory_.has_ended() || peer_link_.is_closed(); }
 
 // Wakes the peer if it sleeps. An ordinary message pays one load of a line that hardly ever changes;
 // the order between our publishing and this load is the sleeper's business (membarrier), unless it cannot.
@@ -119,53 +107,6 @@ Post MemoryEndpoint::post_failed(RequestId request) {
   event.endpoint = this;
   worker_->waiting.push_back(event);
   return Post::pending;
-}
-
-ByteRange MemoryEndpoint::peer_segment(std::uint32_t segment) {
-  ByteRange memory = peer_->segment(segment);
-  if (memory.empty()) {
-    host_->service();  // its descriptor may be waiting
-    memory = peer_->segment(segment);
-  }
-  return memory;
-}
-
-// A segment that is awaited again and again: looking for new descriptors costs system calls. A peer that died
-// may still have left its memory there.
-ByteRange MemoryEndpoint::await_segment(std::uint32_t segment) {
-  const ByteRange memory = peer_->segment(segment);
-  constexpr std::uint32_t kAttemptsPerService = 64;
-  if (!memory.empty() || (link_attempts_++ % kAttemptsPerService != 0 && !is_peer_gone_)) return memory;
-  host_->service();
-  const ByteRange found = peer_->segment(segment);
-  if (found.empty() && !peer_->trouble()) is_peer_gone_ = true;
-  return found;
-}
-
-// Address of a place in the peer's link memory; null until it is mapped.
-std::byte* MemoryEndpoint::peer_at(std::uint64_t place, std::size_t bytes) {
-  const ByteRange memory = await_segment(segment_of(place));
-  const std::uint64_t offset = offset_of(place);
-  const bool is_sound = place != 0 && offset <= memory.size() && bytes <= memory.size() - offset;
-  return is_sound ? memory.data() + offset : nullptr;
-}
-
-PeerWindow MemoryEndpoint::window(std::uint32_t segment) {
-  check_peer();
-  PeerWindow found;
-  found.memory = peer_segment(segment);
-  // An endpoint that is only used for windows would never link otherwise, and without a link a peer is not
-  // seen to close.
-  if (!is_closed_) try_link();
-  found.is_gone = is_failed_ || is_peer_closed() || (found.memory.empty() && !peer_->trouble());
-  if (peer_page_ == nullptr) {
-    found.memory = {};  // publishing there could not wake anybody
-    return found;
-  }
-  found.is_sleeping = &peer_wake_->is_sleeping;
-  found.needs_fence = peer_page_->needs_fence.load(std::memory_order_relaxed) != 0;
-  prepare_control();  // waking is no time to make anything
-  return found;
 }
 
 bool MemoryEndpoint::progress(EventSink& out) {
@@ -236,7 +177,7 @@ void MemoryEndpoint::stop_readers() {
     // The reader stores is_reading and then loads is_revoked, both sequentially consistent: either we see
     // that it reads, or it sees that it may not.
     while (peer_block_->receivers[c->index].is_reading.load(std::memory_order_seq_cst) != 0) {
-      if (peer_->is_other_process() && (Clock::now() > until || peer_->is_gone())) return;
+      if (memory_.peer().is_other_process() && (Clock::now() > until || memory_.peer().is_gone())) return;
       ::sched_yield();
     }
   }
@@ -253,13 +194,12 @@ void MemoryEndpoint::close(bool /*fence*/) {
   stop_readers();
   EventSink later({}, &worker_->waiting);
   fail(later);
-  host_->instance().set_closing(entry_);
+  Instance::set_closing(*entry_);
   notify(false);
-  RetiredLink retired;
-  retired.peer = peer_;
+  RetiredEntry retired;
   retired.context = context_;
   retired.entry = entry_;
-  retired.peer_link = peer_link_;
+  retired.sides.push_back({memory_.shared_peer(), host_->instance().nonce(), peer_link_});
   retired.blocks = take_blocks();
   host_->retire(std::move(retired));
 }

@@ -14,9 +14,10 @@
 #include <memory>
 #include <span>
 
+#include "transports/memory/host.hpp"
 #include "transports/memory/instance.hpp"
 #include "transports/memory/layout.hpp"
-#include "transports/memory/peer.hpp"
+#include "transports/memory/peer_memory.hpp"
 #include "transports/memory/worker.hpp"
 #include "transports/transport.hpp"
 
@@ -90,35 +91,15 @@ struct Channel {
   ArrivingMessage arrival;
 };
 
-// Services of the transport for its endpoints.
-class Host {
- public:
-  virtual ~Host() = default;
-  virtual Instance& instance() = 0;
-  // Looks after connections now and then: a peer's memory was not there yet.
-  virtual void service() = 0;
-  virtual void forget(MemoryEndpoint* endpoint) = 0;
-  // Wakes the owner of `page` if it sleeps.
-  virtual void wake(InstancePage* page) = 0;
-  // Takes over link memory that a peer may still read.
-  virtual void retire(RetiredLink&& retired) = 0;
-  // False in a child of fork(), which must not touch what it shares with its parent's peers.
-  virtual bool is_own_process() const = 0;
-};
-
-struct RetiredLink {
-  std::shared_ptr<Peer> peer;
-  std::uint64_t context = 0;
-  std::uint32_t entry = 0;
-  Found peer_link;
-  std::vector<std::uint64_t> blocks;  // places of link memory
-};
-
 class MemoryEndpoint final : public Endpoint {
  public:
   MemoryEndpoint(Host* host, Worker* worker, std::shared_ptr<Peer> peer, std::uint64_t context,
                  const Nonce& peer_nonce)
-      : host_(host), worker_(worker), peer_(std::move(peer)), peer_nonce_(peer_nonce), context_(context) {}
+      : host_(host),
+        worker_(worker),
+        memory_(host, std::move(peer)),
+        peer_nonce_(peer_nonce),
+        context_(context) {}
   ~MemoryEndpoint() override;
   MemoryEndpoint(const MemoryEndpoint&) = delete;
   MemoryEndpoint& operator=(const MemoryEndpoint&) = delete;
@@ -131,8 +112,7 @@ class MemoryEndpoint final : public Endpoint {
   Post recv(std::uint32_t channel, std::uint64_t expected_header, const Sink& sink,
             RequestId request) override;
   Post control(ConstByteRange bytes) override;
-  PeerWindow window(std::uint32_t segment) override;
-  Status trouble() const override { return trouble_ ? peer_->trouble() : trouble_; }
+  Status trouble() const override { return trouble_ ? memory_.peer().trouble() : trouble_; }
   void close(bool fence) override;
 
   // Moves pending messages on; false when nothing is pending any more.
@@ -143,7 +123,7 @@ class MemoryEndpoint final : public Endpoint {
   // Completes everything pending as failed; later posts fail as well.
   void fail(EventSink& out);
   // Has the peer died? Asks the system; rare.
-  void check_peer() { is_peer_gone_ = is_peer_gone_ || peer_->is_gone() || peer_->is_cut_off(); }
+  void check_peer() { memory_.check(); }
 
   bool is_active = false;
 
@@ -166,16 +146,12 @@ class MemoryEndpoint final : public Endpoint {
   void make_room(std::uint32_t index, std::size_t send_count, std::size_t recv_count);
   bool prepare_cells(Channel& c);
   void prepare_ring(Channel& c);
-  void prepare_control();
   void make_cells(Channel& c);
   void make_ring(Channel& c, std::size_t piece_bytes);
   std::vector<std::uint64_t> take_blocks();
 
   // endpoint.cpp
   bool try_link();
-  ByteRange peer_segment(std::uint32_t segment);
-  ByteRange await_segment(std::uint32_t segment);
-  std::byte* peer_at(std::uint64_t place, std::size_t bytes);
   bool is_peer_closed() const;
   void activate();
   void notify(bool is_ack);
@@ -222,24 +198,21 @@ class MemoryEndpoint final : public Endpoint {
 
   Host* host_;
   Worker* worker_;
-  std::shared_ptr<Peer> peer_;
+  PeerMemory memory_;
   Nonce peer_nonce_;
   std::uint64_t context_;
 
   LinkBlock* block_ = nullptr;  // ours
   std::uint64_t block_place_ = 0;
-  std::uint32_t entry_ = 0;
+  DirectoryEntry* entry_ = nullptr;
   LinkBlock* peer_block_ = nullptr;  // null until the peer has opened its side
   WakeLine* peer_wake_ = nullptr;
   InstancePage* peer_page_ = nullptr;
   Found peer_link_;
-  std::uint64_t seen_version_ = ~std::uint64_t{0};
-  std::uint32_t link_attempts_ = 0;
   std::uint32_t failed_polls_ = 0;
 
   bool is_closed_ = false;
   bool is_failed_ = false;
-  bool is_peer_gone_ = false;           // or as good as gone, see trouble_
   Status trouble_;                      // own memory that could not be had
   bool owes_control_ = false;           // control was sent before the peer's bell was known
   bool expects_control_ = false;        // control may have been sent before the peer was linked

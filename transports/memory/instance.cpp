@@ -169,56 +169,75 @@ void Instance::release_link(std::uint64_t place) {
   link_arena_.release(place);
 }
 
-Result<std::uint32_t> Instance::announce(const Nonce& peer, std::uint64_t context, std::uint64_t place) {
+Result<DirectoryEntry*> Instance::announce(const Nonce& peer, std::uint64_t context, std::uint64_t place) {
   const std::lock_guard lock(mutex_);
   InstancePage* p = page();
-  const std::uint64_t start = hash_key(peer, context);
-  for (std::uint64_t probe = 0; probe < kDirectoryEntries; ++probe) {
-    const auto index = static_cast<std::uint32_t>((start + probe) % kDirectoryEntries);
-    DirectoryEntry& entry = p->directory[index];
-    const std::uint64_t state = entry.state.load(std::memory_order_relaxed);
-    const std::uint64_t kind = state & DirectoryEntry::kStateMask;
-    if (kind == DirectoryEntry::kLive || kind == DirectoryEntry::kClosing) continue;
-    entry.peer_low.store(peer.low, std::memory_order_release);
-    entry.peer_high.store(peer.high, std::memory_order_release);
-    entry.context.store(context, std::memory_order_release);
-    entry.place.store(place, std::memory_order_release);
-    const std::uint64_t generation = (state & ~DirectoryEntry::kStateMask) + DirectoryEntry::kStateMask + 1;
-    entry.state.store(generation | DirectoryEntry::kLive, std::memory_order_release);
-    p->directory_version.fetch_add(1, std::memory_order_release);
-    return index;
+  const std::uint64_t hash = hash_key(peer, context);
+  for (std::uint32_t part = 0; part < kDirectoryParts; ++part) {
+    const std::uint64_t part_place = p->part_places[part].load(std::memory_order_relaxed);
+    DirectoryEntry* entries = part == 0 ? p->first_part.data() : at<DirectoryEntry>(part_place);
+    if (part > 0 && part_place == 0) {
+      auto added = add_part(part);
+      if (!added) return added.status();
+      entries = *added;
+    }
+    for (std::uint32_t probe = 0; probe < kMostProbes; ++probe) {
+      DirectoryEntry& entry = entries[(hash + probe) % entries_of_part(part)];
+      const std::uint64_t state = entry.state.load(std::memory_order_relaxed);
+      const std::uint64_t kind = state & DirectoryEntry::kStateMask;
+      if (kind == DirectoryEntry::kLive || kind == DirectoryEntry::kClosing) continue;
+      entry.peer_low.store(peer.low, std::memory_order_release);
+      entry.peer_high.store(peer.high, std::memory_order_release);
+      entry.context.store(context, std::memory_order_release);
+      entry.place.store(place, std::memory_order_release);
+      const std::uint64_t generation = (state & ~DirectoryEntry::kStateMask) + DirectoryEntry::kStateMask + 1;
+      entry.state.store(generation | DirectoryEntry::kLive, std::memory_order_release);
+      p->directory_version.fetch_add(1, std::memory_order_release);
+      return &entry;
+    }
   }
   return Status(
       StatusCode::resource_exhausted,
-      "all " + std::to_string(kDirectoryEntries) +
-          " endpoints of this rank's shared memory are open; every open group or stream takes 1 for "
-          "each other member, 4 more for collectives that messages carry, and up to 2 for sends and "
+      "the directory of " + std::to_string(kMostEntries) +
+          " endpoints and windows of this rank's shared memory is full; every open group or stream takes "
+          "1, for each other member 4 more for collectives that messages carry, and up to 2 for sends and "
           "receives: close those that are "
           "no longer used, make smaller ones, or use TUTTI_TRANSPORTS=tcp, which has no such limit");
 }
 
-void Instance::set_closing(std::uint32_t entry) {
-  std::atomic<std::uint64_t>& state = page()->directory[entry].state;
-  const std::uint64_t generation = state.load(std::memory_order_relaxed) & ~DirectoryEntry::kStateMask;
-  state.store(generation | DirectoryEntry::kClosing, std::memory_order_seq_cst);
+// With mutex_ held. It stays: peers may be looking at it.
+Result<DirectoryEntry*> Instance::add_part(std::uint32_t part) {
+  const std::size_t bytes = entries_of_part(part) * sizeof(DirectoryEntry);
+  Result<Arena::Block> block = link_arena_.allocate(bytes);
+  if (!block) return block.status().with_context("the directory of endpoints");
+  auto* const entries = at<DirectoryEntry>(block->offset);
+  if (!block->is_fresh) std::memset(static_cast<void*>(entries), 0, bytes);
+  page()->part_places[part].store(block->offset, std::memory_order_release);
+  return entries;
 }
 
-void Instance::remove(std::uint32_t entry) {
+void Instance::set_closing(DirectoryEntry& entry) {
+  const std::uint64_t generation = entry.state.load(std::memory_order_relaxed) & ~DirectoryEntry::kStateMask;
+  entry.state.store(generation | DirectoryEntry::kClosing, std::memory_order_seq_cst);
+}
+
+void Instance::remove(DirectoryEntry& entry) {
   const std::lock_guard lock(mutex_);
-  std::atomic<std::uint64_t>& state = page()->directory[entry].state;
-  state.store(state.load(std::memory_order_relaxed) | DirectoryEntry::kRemoved, std::memory_order_release);
+  entry.state.store(entry.state.load(std::memory_order_relaxed) | DirectoryEntry::kRemoved,
+                    std::memory_order_release);
 }
 
-Found find_link(const InstancePage& page, const Nonce& self, std::uint64_t context) {
-  const std::uint64_t start = hash_key(self, context);
-  for (std::uint64_t probe = 0; probe < kDirectoryEntries; ++probe) {
-    const DirectoryEntry& entry = page.directory[(start + probe) % kDirectoryEntries];
+Found find_in_part(const DirectoryEntry* part, std::uint32_t number, const Nonce& peer,
+                   std::uint64_t context) {
+  const std::uint64_t hash = hash_key(peer, context);
+  for (std::uint32_t probe = 0; probe < kMostProbes; ++probe) {
+    const DirectoryEntry& entry = part[(hash + probe) % entries_of_part(number)];
     const std::uint64_t state = entry.state.load(std::memory_order_acquire);
     const std::uint64_t kind = state & DirectoryEntry::kStateMask;
     if (kind == DirectoryEntry::kNever) return {};
     if (kind == DirectoryEntry::kRemoved) continue;
-    const bool is_ours = entry.peer_low.load(std::memory_order_acquire) == self.low &&
-                         entry.peer_high.load(std::memory_order_acquire) == self.high &&
+    const bool is_ours = entry.peer_low.load(std::memory_order_acquire) == peer.low &&
+                         entry.peer_high.load(std::memory_order_acquire) == peer.high &&
                          entry.context.load(std::memory_order_acquire) == context;
     const std::uint64_t place = entry.place.load(std::memory_order_acquire);
     if (!is_ours) continue;

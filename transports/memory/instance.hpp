@@ -117,15 +117,17 @@ class Instance : public std::enable_shared_from_this<Instance> {
     return reinterpret_cast<T*>(segments_[segment_of(place)].base + offset_of(place));
   }
 
-  // Announces a link block; returns the index of its entry.
-  Result<std::uint32_t> announce(const Nonce& peer, std::uint64_t context, std::uint64_t place);
-  void set_closing(std::uint32_t entry);
-  void remove(std::uint32_t entry);
+  // Announces a block towards a peer, or, with the own nonce, the block of a window; returns its entry. Errors:
+  // resource_exhausted.
+  Result<DirectoryEntry*> announce(const Nonce& peer, std::uint64_t context, std::uint64_t place);
+  static void set_closing(DirectoryEntry& entry);
+  void remove(DirectoryEntry& entry);
 
  private:
   Instance(std::unique_ptr<SegmentSource> source, const Nonce& nonce, const MemoryOptions& options)
       : source_(std::move(source)), nonce_(nonce), options_(options), heap_(this) {}
   Result<std::uint32_t> add_segment(std::size_t bytes);
+  Result<DirectoryEntry*> add_part(std::uint32_t part);
   Result<Arena::Range> grow_links(std::size_t bytes);
 
   std::unique_ptr<SegmentSource> source_;
@@ -142,15 +144,40 @@ class Instance : public std::enable_shared_from_this<Instance> {
   std::function<void()> segment_hook_;
 };
 
-// A link block found in a peer's directory.
+// A block found in a peer's directory.
 struct Found {
-  const DirectoryEntry* entry = nullptr;
-  std::uint64_t state = 0;  // what entry->state was
+  const DirectoryEntry* entry = nullptr;  // null: it is not there
+  std::uint64_t state = 0;                // what entry->state was
   std::uint64_t place = 0;
+
+  // Has it been found, and its owner closed it since?
+  bool is_closed() const { return entry != nullptr && entry->state.load(std::memory_order_acquire) != state; }
 };
 
-// Looks for the block that the owner of `page` announced towards `self`; entry is null if there is none yet.
-Found find_link(const InstancePage& page, const Nonce& self, std::uint64_t context);
+// Looks in one part of a directory for the block that its owner announced towards `peer`.
+Found find_in_part(const DirectoryEntry* part, std::uint32_t number, const Nonce& peer,
+                   std::uint64_t context);
+
+// The same in the whole directory of the owner of `page`. `map(place, bytes)`: its link memory, null while it is not
+// mapped; then `is_sure` becomes false.
+template <class Map>
+Found find_block(const InstancePage& page, const Nonce& peer, std::uint64_t context, const Map& map,
+                 bool* is_sure) {
+  *is_sure = true;
+  Found found = find_in_part(page.first_part.data(), 0, peer, context);
+  for (std::uint32_t part = 1; part < kDirectoryParts && found.entry == nullptr; ++part) {
+    const std::uint64_t place = page.part_places[part].load(std::memory_order_acquire);
+    if (place == 0) break;
+    const auto* entries =
+        reinterpret_cast<const DirectoryEntry*>(map(place, entries_of_part(part) * sizeof(DirectoryEntry)));
+    if (entries == nullptr) {
+      *is_sure = false;
+      break;
+    }
+    found = find_in_part(entries, part, peer, context);
+  }
+  return found;
+}
 
 // The instances of this process, so that they can use each other's mapping. Thread-safe.
 class InstanceRegistry {

@@ -128,9 +128,25 @@ struct LinkBlock {
   alignas(kLineBytes) std::array<ReceiverLine, kChannels + 1> receivers;
 };
 
+// -- one window -------------------------------------------------------------------------------------------
+
+// The owner shows this to the peers of one context.
+struct WindowBlock {
+  struct Range {
+    std::atomic<std::uint32_t> is_exposed;  // stored last
+    std::uint32_t segment;
+    std::uint64_t offset, bytes;
+  };
+  alignas(kLineBytes) std::array<Range, 3> ranges;
+  std::atomic<std::uint32_t> has_notice;  // stored behind the following
+  std::uint32_t notice_bytes;
+  std::array<std::byte, kControlBytes> notice;
+};
+
 // -- finding each other -----------------------------------------------------------------------------------
 
-// An entry of the directory says where the link block towards one (peer, context) lies. Readers check
+// An entry of the directory says where the link block towards one (peer, context) lies, or the block of a window,
+// whose peer is the owner itself. Readers check
 // `state` before and after; fields are stored with release and loaded with acquire, so a reader that saw a
 // newer field also sees the newer state.
 struct alignas(kLineBytes) DirectoryEntry {
@@ -143,16 +159,23 @@ struct alignas(kLineBytes) DirectoryEntry {
   std::atomic<std::uint64_t> state;                // generation << 2 | one of the above
   std::atomic<std::uint64_t> peer_low, peer_high;  // nonce of the peer's instance
   std::atomic<std::uint64_t> context;
-  std::atomic<std::uint64_t> place;  // of the LinkBlock
+  std::atomic<std::uint64_t> place;  // of the LinkBlock or WindowBlock
 };
 
-inline constexpr std::uint32_t kDirectoryEntries = 8192;  // a power of two: open addressing, linear probing
+// The directory has parts, each of twice as many entries as the one before; the first lies in the page, the others in
+// link memory, where they stay. A key is in one of the kMostProbes entries of a part that follow from its hash.
+inline constexpr std::uint32_t kFirstEntries = 64;  // a power of two
+inline constexpr std::uint32_t kDirectoryParts = 12;
+inline constexpr std::uint32_t kMostProbes = 16;
+constexpr std::uint32_t entries_of_part(std::uint32_t part) { return kFirstEntries << part; }
+inline constexpr std::uint32_t kMostEntries = kFirstEntries * ((1U << kDirectoryParts) - 1);
 
 // -- waiting ----------------------------------------------------------------------------------------------
 
 struct alignas(kLineBytes) WakeLine {
   std::atomic<std::uint32_t> is_sleeping;    // written by the owner
   std::atomic<std::uint32_t> control_count;  // written by peers: control messages sent to it
+  std::atomic<std::uint32_t> notice_count;   // written by peers: notices in windows that it has, too
 };
 
 // Start of segment 0 of every instance.
@@ -163,10 +186,12 @@ struct InstancePage {
   alignas(kLineBytes) std::atomic<std::uint32_t> bell;  // futex word, written by peers
   alignas(kLineBytes) std::atomic<std::uint64_t> directory_version;
   WakeLine wake;
-  alignas(4096) std::array<DirectoryEntry, kDirectoryEntries> directory;
+  alignas(kLineBytes)
+      std::array<std::atomic<std::uint64_t>, kDirectoryParts> part_places;  // 0: not there; from 1 on
+  std::array<DirectoryEntry, kFirstEntries> first_part;
 };
 
 // Changes whenever anything above changes: peers of different builds must not share memory.
-inline constexpr std::uint64_t kLayoutMagic = 0x7475747469303300ULL + sizeof(LinkBlock) + sizeof(CellRing);
+inline constexpr std::uint64_t kLayoutMagic = 0x7475747469303500ULL + sizeof(LinkBlock) + sizeof(CellRing);
 
 }  // namespace tutti::memory

@@ -53,7 +53,8 @@ MemoryTransport::MemoryTransport(std::shared_ptr<Instance> instance, const Addre
 }
 
 MemoryTransport::~MemoryTransport() {
-  TUTTI_ASSERT(worker_.endpoints.empty(), "endpoints must be destroyed before their transport");
+  TUTTI_ASSERT(worker_.endpoints.empty() && worker_.windows.empty(),
+               "endpoints and windows must be destroyed before their transport");
   if (is_own_process()) instance_->page()->is_alive.store(0, std::memory_order_release);
 }
 
@@ -75,7 +76,7 @@ Result<Contact> MemoryTransport::meet(std::span<const std::byte> peer_address) {
   TUTTI_RETURN_IF_ERROR(check_reach(address_, *theirs));
   Result<std::shared_ptr<Peer>> peer = attach(*theirs);
   if (!peer) return peer.status();
-  service();
+  if ((*peer)->page() == nullptr || !(*peer)->is_told()) service();
   const bool is_told = (*peer)->is_told();
   if ((*peer)->page() != nullptr) return is_told ? Contact::met : Contact::begun;
   TUTTI_RETURN_IF_ERROR((*peer)->trouble());
@@ -83,23 +84,69 @@ Result<Contact> MemoryTransport::meet(std::span<const std::byte> peer_address) {
   return is_told ? Contact::told : Contact::begun;
 }
 
-Result<std::unique_ptr<Endpoint>> MemoryTransport::open(std::span<const std::byte> peer_address,
-                                                        std::uint64_t context) {
-  Result<Address> theirs = parse_address(peer_address);
+Result<std::shared_ptr<Peer>> MemoryTransport::find_peer(std::span<const std::byte> address, Nonce* nonce) {
+  Result<Address> theirs = parse_address(address);
   if (!theirs) return theirs.status();
   TUTTI_RETURN_IF_ERROR(check_reach(address_, *theirs));
-  Result<std::shared_ptr<Peer>> peer = attach(*theirs);
-  if (!peer) return peer.status();
-  if (!worker_.bounce_buffer) worker_.bounce_buffer = std::make_unique_for_overwrite<Worker::Bounce>();
-  // A program that opens and closes contexts without ever being idle must not run out of link memory.
+  *nonce = theirs->nonce;
+  return attach(*theirs);
+}
+
+// A program that opens and closes contexts without ever being idle must not run out of link memory.
+void MemoryTransport::note_open() {
   constexpr std::uint32_t kOpensPerHousekeeping = 64;
   if (++worker_.open_count % kOpensPerHousekeeping == 0) housekeep();
-  auto endpoint = std::make_unique<MemoryEndpoint>(static_cast<Host*>(this), &worker_, std::move(*peer),
-                                                   context, theirs->nonce);
+}
+
+Result<std::unique_ptr<Endpoint>> MemoryTransport::open(std::span<const std::byte> peer_address,
+                                                        std::uint64_t context) {
+  Nonce nonce;
+  Result<std::shared_ptr<Peer>> peer = find_peer(peer_address, &nonce);
+  if (!peer) return peer.status();
+  if (!worker_.bounce_buffer) worker_.bounce_buffer = std::make_unique_for_overwrite<Worker::Bounce>();
+  note_open();
+  auto endpoint =
+      std::make_unique<MemoryEndpoint>(static_cast<Host*>(this), &worker_, std::move(*peer), context, nonce);
   TUTTI_RETURN_IF_ERROR(endpoint->announce());
   worker_.endpoints.push_back(endpoint.get());
   worker_.active.reserve(worker_.endpoints.capacity());  // endpoints become active on the data path
   return std::unique_ptr<Endpoint>(std::move(endpoint));
+}
+
+Result<std::unique_ptr<SharedWindow>> MemoryTransport::open_window(std::span<const ConstByteRange> addresses,
+                                                                   std::uint64_t context) {
+  auto window = std::make_unique<MemoryWindow>(static_cast<Host*>(this), &worker_, context);
+  for (const ConstByteRange address : addresses) {
+    Nonce nonce;
+    if (address.empty()) {
+      window->add_peer(nullptr, nonce);
+      continue;
+    }
+    Result<std::shared_ptr<Peer>> peer = find_peer(address, &nonce);
+    if (!peer) return peer.status();
+    window->add_peer(*std::move(peer), nonce);
+  }
+  note_open();
+  TUTTI_RETURN_IF_ERROR(window->announce());
+  worker_.windows.push_back(window.get());
+  return std::unique_ptr<SharedWindow>(std::move(window));
+}
+
+// Peers announce this by counts in this rank's page.
+void MemoryTransport::poll_peers(EventSink& out) {
+  WakeLine& wake = instance_->page()->wake;
+  const std::uint32_t control_count = wake.control_count.load(std::memory_order_acquire);
+  if (control_count != worker_.control_seen && out.has_room()) {
+    worker_.control_seen = control_count;
+    for (MemoryEndpoint* endpoint : worker_.endpoints) endpoint->poll_control(out);
+    if (!out.has_room()) --worker_.control_seen;  // there may be more
+  }
+  const std::uint32_t notice_count = wake.notice_count.load(std::memory_order_acquire);
+  if (notice_count != worker_.notices_seen && out.has_room()) {
+    worker_.notices_seen = notice_count;
+    for (MemoryWindow* window : worker_.windows) window->poll_notices(out);
+    if (!out.has_room()) --worker_.notices_seen;
+  }
 }
 
 std::size_t MemoryTransport::progress(std::span<Event> events) {
@@ -110,12 +157,7 @@ std::size_t MemoryTransport::progress(std::span<Event> events) {
   }
   worker_.control_bytes_count = 0;
   EventSink out(events, &worker_.waiting);
-  const std::uint32_t control_count = wake.control_count.load(std::memory_order_acquire);
-  if (control_count != worker_.control_seen && out.has_room()) {
-    worker_.control_seen = control_count;
-    for (MemoryEndpoint* endpoint : worker_.endpoints) endpoint->poll_control(out);
-    if (!out.has_room()) --worker_.control_seen;  // there may be more
-  }
+  poll_peers(out);
   // Each once, unless there is no room for more events: then the next call goes on here.
   for (std::size_t left = worker_.active.size(); left != 0 && out.can_push(); --left) {
     if (worker_.next_active >= worker_.active.size()) worker_.next_active = 0;
@@ -147,25 +189,35 @@ void MemoryTransport::housekeep() {
   }
 }
 
-// Whether the peer no longer reads a closed endpoint's memory.
-bool MemoryTransport::is_over(RetiredLink& retired) {
-  if (retired.peer->is_gone()) return true;
-  InstancePage* page = retired.peer->page();
+bool MemoryTransport::is_over(RetiredEntry::Side& side, std::uint64_t context) const {
+  if (side.found.is_closed() || side.peer->is_gone()) return true;
+  InstancePage* page = side.peer->page();
   if (page == nullptr) return false;
   if (page->is_alive.load(std::memory_order_acquire) == 0) return true;
-  if (retired.peer_link.entry == nullptr) {
-    retired.peer_link = find_link(*page, instance_->nonce(), retired.context);
+  if (side.found.entry == nullptr) {
+    bool is_sure = true;
+    side.found = find_block(
+        *page, side.nonce, context,
+        [&](std::uint64_t place, std::size_t bytes) {
+          return place_in(side.peer->segment(segment_of(place)), place, bytes);
+        },
+        &is_sure);
   }
-  return retired.peer_link.entry != nullptr &&
-         retired.peer_link.entry->state.load(std::memory_order_acquire) != retired.peer_link.state;
+  return side.found.is_closed();
 }
 
-void MemoryTransport::release(const RetiredLink& retired) {
-  instance_->remove(retired.entry);
+// Does no peer read a closed entry's memory any more?
+bool MemoryTransport::is_over(RetiredEntry& retired) const {
+  while (!retired.sides.empty() && is_over(retired.sides.back(), retired.context)) retired.sides.pop_back();
+  return retired.sides.empty();
+}
+
+void MemoryTransport::release(const RetiredEntry& retired) {
+  instance_->remove(*retired.entry);
   for (const std::uint64_t block : retired.blocks) instance_->release_link(block);
 }
 
-void MemoryTransport::retire(RetiredLink&& retired) {
+void MemoryTransport::retire(RetiredEntry&& retired) {
   if (is_over(retired)) {
     release(retired);
     return;
@@ -179,6 +231,8 @@ void MemoryTransport::forget(MemoryEndpoint* endpoint) {
     std::erase(*list, endpoint);
   }
 }
+
+void MemoryTransport::forget(MemoryWindow* window) { std::erase(worker_.windows, window); }
 
 bool MemoryTransport::is_own_process() const { return ::getpid() == pid_; }
 
@@ -199,8 +253,9 @@ ArmResult MemoryTransport::arm() {
   result.futex_value = instance_->page()->bell.load(std::memory_order_acquire);
   constexpr std::uint32_t kArmsPerHousekeeping = 4;  // it makes a system call per waiting peer
   if (++worker_.arm_count % kArmsPerHousekeeping == 0) housekeep();
-  bool has_news =
-      !worker_.waiting.empty() || wake.control_count.load(std::memory_order_acquire) != worker_.control_seen;
+  bool has_news = !worker_.waiting.empty() ||
+                  wake.control_count.load(std::memory_order_acquire) != worker_.control_seen ||
+                  wake.notice_count.load(std::memory_order_acquire) != worker_.notices_seen;
   for (std::size_t i = 0; i < worker_.active.size() && !has_news; ++i)
     has_news = worker_.active[i]->has_news();
   result.is_armed = !has_news;

@@ -15,6 +15,7 @@
 #include "transports/memory/endpoint.hpp"
 #include "transports/memory/instance.hpp"
 #include "transports/memory/peer.hpp"
+#include "transports/memory/window.hpp"
 #include "transports/memory/worker.hpp"
 #include "transports/transport.hpp"
 
@@ -31,6 +32,8 @@ class MemoryTransport : public Transport, protected Host {
   Result<Contact> meet(std::span<const std::byte> peer_address) override;
   Result<std::unique_ptr<Endpoint>> open(std::span<const std::byte> peer_address,
                                          std::uint64_t context) override;
+  Result<std::unique_ptr<SharedWindow>> open_window(std::span<const ConstByteRange> addresses,
+                                                    std::uint64_t context) override;
   std::size_t progress(std::span<Event> events) override;
   Waitable waitable() const override;
   ArmResult arm() override;
@@ -50,11 +53,16 @@ class MemoryTransport : public Transport, protected Host {
 
  private:
   void forget(MemoryEndpoint* endpoint) override;
+  void forget(MemoryWindow* window) override;
   void wake(InstancePage* page) override;
-  void retire(RetiredLink&& retired) override;
+  void retire(RetiredEntry&& retired) override;
+  Result<std::shared_ptr<Peer>> find_peer(std::span<const std::byte> address, Nonce* nonce);
+  void note_open();
+  void poll_peers(EventSink& out);
   void housekeep();
-  bool is_over(RetiredLink& retired);
-  void release(const RetiredLink& retired);
+  bool is_over(RetiredEntry& retired) const;
+  bool is_over(RetiredEntry::Side& side, std::uint64_t context) const;
+  void release(const RetiredEntry& retired);
 
   std::shared_ptr<Instance> instance_;
   Address address_;
@@ -62,7 +70,7 @@ class MemoryTransport : public Transport, protected Host {
   bool has_membarrier_ = false;
   Worker worker_;
   std::mutex retired_mutex_;
-  std::vector<RetiredLink> retired_;
+  std::vector<RetiredEntry> retired_;
 };
 
 // Rounds and bounds what a caller asked for, so that every later use can rely on it.

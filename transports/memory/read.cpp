@@ -68,7 +68,7 @@ MemoryEndpoint::Piece MemoryEndpoint::read_piece(Channel& c, std::size_t limit_b
   }
   const bool is_in_heap = found.segment != kNoSegment;
   if (is_in_heap) {
-    const ByteRange memory = peer_segment(static_cast<std::uint32_t>(found.segment));
+    const ByteRange memory = memory_.segment(static_cast<std::uint32_t>(found.segment));
     for (std::size_t i = 0; i < found.count; ++i) {
       iovec& part = found.list[i];
       const auto offset = reinterpret_cast<std::uintptr_t>(part.iov_base);
@@ -80,9 +80,9 @@ MemoryEndpoint::Piece MemoryEndpoint::read_piece(Channel& c, std::size_t limit_b
   is_reading.store(1, std::memory_order_seq_cst);
   Piece piece = Piece::revoked;
   if (peer_block_->is_revoked.load(std::memory_order_seq_cst) == 0) {
-    if (is_in_heap || peer_->access() == Peer::Access::direct) {
+    if (is_in_heap || memory_.peer().access() == Peer::Access::direct) {
       piece = read_mapped(c, found.all(), found.total_bytes);
-    } else if (peer_->access() == Peer::Access::copied) {
+    } else if (memory_.peer().access() == Peer::Access::copied) {
       piece = read_copied(c, found.all(), found.total_bytes);
     } else {
       piece = Piece::must_stage;
@@ -153,7 +153,7 @@ MemoryEndpoint::Piece MemoryEndpoint::read_copied(Channel& c, std::span<const io
                             std::min(left, fragments[remote_count].iov_len)};
     left -= remote[remote_count].iov_len;
   }
-  switch (peer_->copy({local.data(), local_count}, {remote.data(), remote_count})) {
+  switch (memory_.peer().copy({local.data(), local_count}, {remote.data(), remote_count})) {
     case Peer::Copied::denied:
       block_->cannot_read.store(1, std::memory_order_relaxed);
       return Piece::must_stage;

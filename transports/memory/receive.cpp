@@ -11,7 +11,7 @@ namespace tutti::memory {
 const CellLine* MemoryEndpoint::arrived_line(Channel& c) {
   if (c.peer_cells == nullptr) {
     const std::uint64_t place = peer_block_->cell_places[c.index].load(std::memory_order_acquire);
-    std::byte* const cells = place == 0 ? nullptr : peer_at(place, sizeof(CellRing));
+    std::byte* const cells = place == 0 ? nullptr : memory_.at(place, sizeof(CellRing));
     if (cells == nullptr) return nullptr;
     c.peer_cells = reinterpret_cast<CellRing*>(cells);
   }
@@ -22,11 +22,11 @@ const CellLine* MemoryEndpoint::arrived_line(Channel& c) {
 bool MemoryEndpoint::find_ring(Channel& c) {
   if (c.peer_ring != nullptr) return true;
   const std::uint64_t place = peer_block_->ring_places[c.index].load(std::memory_order_acquire);
-  auto* ring = reinterpret_cast<StagedRing*>(place == 0 ? nullptr : peer_at(place, sizeof(StagedRing)));
+  auto* ring = reinterpret_cast<StagedRing*>(place == 0 ? nullptr : memory_.at(place, sizeof(StagedRing)));
   if (ring == nullptr) return false;
   const bool is_sound =
       ring->piece_count != 0 && ring->piece_count <= kMaxPieces &&
-      peer_at(place, StagedRing::total_bytes(ring->piece_count, ring->piece_bytes)) != nullptr;
+      memory_.at(place, StagedRing::total_bytes(ring->piece_count, ring->piece_bytes)) != nullptr;
   if (is_sound) c.peer_ring = ring;
   return is_sound;
 }

@@ -50,7 +50,7 @@ std::size_t list_addresses(std::span<const ConstByteRange> ranges,
 // May the peer read memory of this process that is not shared, and does that pay? One address space needs no
 // asking; else the peer says whether it can.
 bool MemoryEndpoint::may_publish_addresses(const SendOp& op) const {
-  if (peer_->access() == Peer::Access::direct) return true;
+  if (memory_.peer().access() == Peer::Access::direct) return true;
   const MemoryOptions& options = host_->instance().options();
   if (options.single_copy == SingleCopy::off || op.total_bytes < options.copied_read_bytes) return false;
   return peer_block_ != nullptr && peer_block_->cannot_read.load(std::memory_order_relaxed) == 0;

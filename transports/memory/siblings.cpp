@@ -62,7 +62,7 @@ void MemoryEndpoint::make_room(std::uint32_t index, std::size_t send_count, std:
 bool MemoryEndpoint::prepare_cells(Channel& c) {
   if (c.cells != nullptr) return true;
   for_siblings(c.index, [](MemoryEndpoint& member, Channel& its) { member.make_cells(its); });
-  if (c.cells == nullptr) is_peer_gone_ = true;  // pending posts fail at the next progress, see trouble_
+  if (c.cells == nullptr) memory_.give_up();  // pending posts fail at the next progress, see trouble_
   return c.cells != nullptr;
 }
 
@@ -80,15 +80,9 @@ void MemoryEndpoint::make_cells(Channel& c) {
   block_->cell_places[c.index].store(*place, std::memory_order_release);
 }
 
-void MemoryEndpoint::prepare_control() {
-  if (is_closed_) return;
-  Channel& c = *channel(kControlChannel);
-  make_cells(c);
-}
-
 // The rings of siblings are of one size: a call is not to be slow because its turn is.
 void MemoryEndpoint::prepare_ring(Channel& c) {
-  if (c.ring != nullptr || is_peer_gone_) return;
+  if (c.ring != nullptr || memory_.is_gone()) return;
   Instance& instance = host_->instance();
   const MemoryOptions& options = instance.options();
   std::size_t ring_count = 0;
@@ -99,7 +93,7 @@ void MemoryEndpoint::prepare_ring(Channel& c) {
     piece_bytes = (piece_bytes / 2) & ~(kLineBytes - 1);
   }
   for_siblings(c.index, [&](MemoryEndpoint& member, Channel& its) { member.make_ring(its, piece_bytes); });
-  if (c.ring == nullptr) is_peer_gone_ = true;
+  if (c.ring == nullptr) memory_.give_up();
 }
 
 // With pieces of that size, else smaller, at last the minimal ring.

@@ -1,4 +1,4 @@
-// State that the endpoints of one transport share: finished events, the sleep flag, a bounce buffer.
+// State that the endpoints and windows of one transport share: finished events, the sleep flag, a bounce buffer.
 // Knows no protocol. Everything here belongs to the transport's owner.
 #pragma once
 
@@ -18,9 +18,7 @@
 namespace tutti::memory {
 
 class MemoryEndpoint;
-
-// A closed endpoint whose memory a peer may still read.
-struct RetiredLink;
+class MemoryWindow;
 
 // Endpoints to one peer that were opened in a row, before any of them was used: contexts for the same kind of
 // traffic in turn, such as the slots of a group. Memory that one of them needs is prepared on all, so that
@@ -40,11 +38,13 @@ struct Worker {
   bool is_armed = false;
   bool uses_fence = false;  // the sleeper cannot use membarrier: publishing must order itself
   std::uint32_t control_seen = 0;
+  std::uint32_t notices_seen = 0;
   std::uint32_t idle_count = 0;
   std::uint32_t arm_count = 0;
   std::uint32_t open_count = 0;
   std::vector<MemoryEndpoint*> endpoints;   // all that are open
   std::vector<MemoryEndpoint*> active;      // those with something pending
+  std::vector<MemoryWindow*> windows;       // all that are open
   Fifo<Event> waiting;                      // events that found no room
   std::size_t next_active = 0;              // where progress() goes on, so that everybody has a turn
   std::shared_ptr<Siblings> last_siblings;  // of the endpoint that was opened last

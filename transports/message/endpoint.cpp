@@ -104,12 +104,6 @@ void MessageEndpoint::on_sent(SendOp& op, bool is_ok) {
   worker_.waiting().push_back(event_of(is_ok ? Event::Kind::sent : Event::Kind::failed, op.request));
 }
 
-PeerWindow MessageEndpoint::window(std::uint32_t) {
-  PeerWindow none;
-  none.is_gone = is_closed_ || is_peer_lost();
-  return none;
-}
-
 // The peer has closed or ended: nobody will ask for what it has not taken.
 void MessageEndpoint::cancel_sends() {
   sends_.each([&](SendOp* op) {

@@ -31,7 +31,6 @@ class MessageEndpoint final : public Endpoint {
   Post recv(std::uint32_t channel, std::uint64_t expected_header, const Sink& sink,
             RequestId request) override;
   Post control(ConstByteRange bytes) override;
-  PeerWindow window(std::uint32_t segment) override;
   Status trouble() const override;
   void close(bool fence) override;
 
