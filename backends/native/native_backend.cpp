@@ -20,6 +20,7 @@
 #include "runtime/schedule/passes/share_losses.hpp"
 #include "runtime/scheduler/call_contract.hpp"
 #include "runtime/scheduler/plan_cache.hpp"
+#include "runtime/scheduler/shared_plans.hpp"
 
 namespace tutti {
 namespace {
@@ -96,6 +97,10 @@ class NativeBackend final : public Backend {
     for (std::size_t i = 0; i < group.engine().transport_count(); ++i) {
       can_fuse_ = can_fuse_ && group.engine().transport(i).caps().has_in_place_delivery;
     }
+    shared_plans_ =
+        group.engine().plans().of({group.rank(), group.size(), hierarchy_, can_fuse_, wire_.is_everywhere,
+                                   group.control_block_shape(BlockKind::small).lines,
+                                   group.control_block_shape(BlockKind::bulk).staging_bytes});
   }
 
   const BackendCaps& caps() const override { return caps_; }
@@ -239,14 +244,14 @@ class NativeBackend final : public Backend {
     if (is_lowered && group_.has_control_blocks(kind)) return {};
     prepared->messages = plans_.find(key);
     if (prepared->messages != nullptr) return {};
-    auto made = make_plan(call, *selection);
-    if (!made) return made.status();
-    prepared->messages = keep(plans_, key, *std::move(made));
+    auto plan = shared_plans_->get<Plan>(key, [&] { return make_plan(call, *selection); });
+    if (!plan) return plan.status();
+    prepared->messages = keep(plans_, key, *std::move(plan));
     return {};
   }
 
   template <class T>
-  std::shared_ptr<const T> keep(PlanCache<T>& cache, const PlanKey& key, T plan) {
+  std::shared_ptr<const T> keep(PlanCache<T>& cache, const PlanKey& key, std::shared_ptr<const T> plan) {
     bool has_dropped = false;
     auto kept = cache.insert(key, std::move(plan), &has_dropped);
     if (has_dropped) table_.forget_plans();
@@ -304,11 +309,13 @@ class NativeBackend final : public Backend {
     instance.root = is_rooted(call.collective) ? call.root : 0;
     instance.params = selection.params;
     instance.hierarchy = hierarchy_;
-    auto made = make_lowered_plans(*selection.row, selection.shared_row, instance, group_.rank(),
-                                   group_.control_block_shape(BlockKind::small).lines,
-                                   group_.control_block_shape(BlockKind::bulk).staging_bytes);
-    if (!made) return made.status();
-    return keep(lowered_, key, *std::move(made));
+    auto plans = shared_plans_->get<LoweredPlans>(key, [&] {
+      return make_lowered_plans(*selection.row, selection.shared_row, instance, group_.rank(),
+                                group_.control_block_shape(BlockKind::small).lines,
+                                group_.control_block_shape(BlockKind::bulk).staging_bytes);
+    });
+    if (!plans) return plans.status();
+    return keep(lowered_, key, *std::move(plans));
   }
 
   // Ranks that run other schedules of one call could take each other's messages for their own.
@@ -385,6 +392,7 @@ class NativeBackend final : public Backend {
   const Reach reach_;
   const bool shares_cpus_, spans_sockets_;
   const WireSetting wire_;
+  std::shared_ptr<SharedPlans> shared_plans_;
   PlanCache<Plan> plans_;
   PlanCache<LoweredPlans> lowered_;
   SignatureTable table_;

@@ -21,6 +21,7 @@
 #include "runtime/scheduler/operation_pool.hpp"
 #include "runtime/scheduler/progress_lock.hpp"
 #include "runtime/scheduler/progress_threads.hpp"
+#include "runtime/scheduler/shared_plans.hpp"
 #include "transports/transport.hpp"
 
 namespace tutti {
@@ -118,6 +119,7 @@ class Engine {
   // For the scheduler's own classes. All with the lock held, unless it says otherwise.
   ProgressLock& lock() { return lock_; }
   OperationPool& pool() { return pool_; }
+  PlansByShape& plans() { return plans_; }  // any thread
 
   // For groups: without the lock.
   void add_group(GroupContext& group);
@@ -201,6 +203,7 @@ class Engine {
 
   std::vector<std::unique_ptr<Transport>> transports_;
   Options options_;
+  PlansByShape plans_;
   ProgressLock lock_;
   // Guarded by the lock.
   OperationPool pool_;

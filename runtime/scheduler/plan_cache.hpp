@@ -24,6 +24,15 @@ struct PlanKey {
   bool operator==(const PlanKey&) const = default;
 };
 
+struct PlanKeyHash {
+  std::size_t operator()(const PlanKey& key) const {
+    std::uint64_t hash = key.params * 0x9E3779B97F4A7C15ULL;
+    hash ^= (std::uint64_t{key.root} << 32U) | key.flags;
+    return std::hash<std::uint64_t>()(hash) ^ (std::hash<const void*>()(key.row) >> 3U) ^
+           std::hash<const void*>()(key.shared_row);
+  }
+};
+
 // T is any form of a plan; T::bytes() is what it counts against the limit.
 template <class T>
 class PlanCache {
@@ -39,9 +48,10 @@ class PlanCache {
   }
 
   // Adds a plan, dropping the least recently used ones (never the new one) beyond the limit.
-  std::shared_ptr<const T> insert(const PlanKey& key, T plan, bool* has_dropped = nullptr) {
-    bytes_ += plan.bytes();
-    entries_.push_front({key, std::make_shared<const T>(std::move(plan))});
+  std::shared_ptr<const T> insert(const PlanKey& key, std::shared_ptr<const T> plan,
+                                  bool* has_dropped = nullptr) {
+    bytes_ += plan->bytes();
+    entries_.push_front({key, std::move(plan)});
     by_key_[key] = entries_.begin();
     while (bytes_ > limit_bytes_ && entries_.size() > 1) {
       bytes_ -= entries_.back().plan->bytes();
@@ -59,18 +69,10 @@ class PlanCache {
     PlanKey key;
     std::shared_ptr<const T> plan;
   };
-  struct Hash {
-    std::size_t operator()(const PlanKey& key) const {
-      std::uint64_t hash = key.params * 0x9E3779B97F4A7C15ULL;
-      hash ^= (std::uint64_t{key.root} << 32U) | key.flags;
-      return std::hash<std::uint64_t>()(hash) ^ (std::hash<const void*>()(key.row) >> 3U) ^
-             std::hash<const void*>()(key.shared_row);
-    }
-  };
   std::size_t limit_bytes_;
   std::size_t bytes_ = 0;
   std::list<Entry> entries_;  // most recently used first
-  std::unordered_map<PlanKey, typename std::list<Entry>::iterator, Hash> by_key_;
+  std::unordered_map<PlanKey, typename std::list<Entry>::iterator, PlanKeyHash> by_key_;
 };
 
 }  // namespace tutti

@@ -12,6 +12,7 @@
 #include "runtime/schedule/passes/segment.hpp"
 #include "runtime/scheduler/plan.hpp"
 #include "runtime/scheduler/plan_cache.hpp"
+#include "runtime/scheduler/shared_plans.hpp"
 
 namespace tutti {
 namespace {
@@ -184,7 +185,7 @@ TEST_CASE("the plan cache tells keys apart in every field", "[plan]") {
   PlanCache<Plan> cache(1U << 20U);
   for (std::size_t i = 0; i < std::size(keys); ++i) {
     CHECK(cache.find(keys[i]) == nullptr);
-    cache.insert(keys[i], plan_of_size(i + 1));
+    cache.insert(keys[i], std::make_shared<const Plan>(plan_of_size(i + 1)));
   }
   CHECK(cache.size() == std::size(keys));
   for (int round = 0; round < 2; ++round) {
@@ -197,16 +198,53 @@ TEST_CASE("the plan cache tells keys apart in every field", "[plan]") {
   }
 }
 
+TEST_CASE("groups of one shape share plans as long as one of them has them", "[plan]") {
+  PlansByShape shapes;
+  const GroupShape shape{1, 4, {}, true, false, 127, 4096};
+  GroupShape others[] = {shape, shape, shape, shape, shape, shape, shape};
+  others[0].rank = 2;
+  others[1].size = 5;
+  others[2].hierarchy = Hierarchy::of_sizes(std::vector<std::uint32_t>{2, 2});
+  others[3].can_fuse = false;
+  others[4].compresses_within_nodes = true;
+  others[5].lines = 16;
+  others[6].staging_bytes = 8192;
+  const auto plans = shapes.of(shape);
+  CHECK(shapes.of(shape) == plans);
+  std::vector<std::shared_ptr<SharedPlans>> kept;
+  for (const GroupShape& other : others) {
+    kept.push_back(shapes.of(other));
+    CHECK(kept.back() != plans);
+  }
+  int made = 0;
+  const auto make = [&made]() -> Result<Plan> {
+    ++made;
+    return plan_of_size(3);
+  };
+  const PlanKey key{nullptr, 1, 0, 0};
+  auto first = *plans->get<Plan>(key, make);
+  CHECK(*plans->get<Plan>(key, make) == first);
+  CHECK(made == 1);
+  CHECK(*plans->get<Plan>({nullptr, 2, 0, 0}, make) != first);
+  first.reset();
+  static_cast<void>(plans->get<Plan>(key, make));  // nobody had it any more
+  CHECK(made == 3);
+  const auto refused = plans->get<Plan>({nullptr, 4, 0, 0}, [] { return Result<Plan>(unsupported("no")); });
+  CHECK(refused.status().code() == StatusCode::unsupported);
+  for (std::uint64_t n = 10; n < 1000; ++n) static_cast<void>(plans->get<Plan>({nullptr, n, 0, 0}, make));
+  CHECK(plans->size() < 64);
+}
+
 TEST_CASE("the plan cache drops what was used least recently, beyond its limit", "[plan]") {
   const std::size_t each = plan_of_size(100).bytes();
   PlanCache<Plan> cache(3 * each);
   const auto key = [](std::uint64_t n) { return PlanKey{nullptr, n, 0, 0}; };
-  const auto first = cache.insert(key(1), plan_of_size(100));
-  cache.insert(key(2), plan_of_size(100));
-  cache.insert(key(3), plan_of_size(100));
+  const auto first = cache.insert(key(1), std::make_shared<const Plan>(plan_of_size(100)));
+  cache.insert(key(2), std::make_shared<const Plan>(plan_of_size(100)));
+  cache.insert(key(3), std::make_shared<const Plan>(plan_of_size(100)));
   CHECK(cache.size() == 3);
   CHECK(cache.find(key(1)) == first);  // now 2 is the oldest
-  cache.insert(key(4), plan_of_size(100));
+  cache.insert(key(4), std::make_shared<const Plan>(plan_of_size(100)));
   CHECK(cache.size() == 3);
   CHECK(cache.find(key(2)) == nullptr);
   CHECK(cache.find(key(3)) != nullptr);
@@ -214,11 +252,11 @@ TEST_CASE("the plan cache drops what was used least recently, beyond its limit",
   CHECK(cache.find(key(1)) == first);
 
   // One that is larger than the limit stays until the next comes; who uses a plan keeps it.
-  cache.insert(key(5), plan_of_size(1000));
+  cache.insert(key(5), std::make_shared<const Plan>(plan_of_size(1000)));
   CHECK(cache.size() == 1);
   CHECK(cache.find(key(5)) != nullptr);
   CHECK(first->steps.size() == 100);
-  cache.insert(key(6), plan_of_size(1));
+  cache.insert(key(6), std::make_shared<const Plan>(plan_of_size(1)));
   CHECK(cache.find(key(5)) == nullptr);
   CHECK(cache.find(key(6)) != nullptr);
   CHECK(cache.size() == 1);
