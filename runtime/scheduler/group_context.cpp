@@ -275,6 +275,7 @@ Trace::Span GroupContext::span_of(const Call& call, std::uint32_t sequence, std:
 }
 
 Status GroupContext::make_control_blocks(BlockKind kind) {
+  static_assert(kBlockKinds.size() <= SharedWindow::kRanges, "each kind has a range of its own");
   engine_.reap_retired();
   if (window_ == nullptr) {
     std::vector<ConstByteRange> addresses(size());

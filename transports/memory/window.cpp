@@ -1,11 +1,16 @@
 // Exposing, finding, waking and closing of a window; see window.hpp.
 #include "transports/memory/window.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
+#include <tuple>
 #include <utility>
 
 namespace tutti::memory {
+
+static_assert(std::tuple_size_v<decltype(WindowBlock::ranges)> == SharedWindow::kRanges);
+static_assert(kControlBytes == SharedWindow::kMostNoticeBytes);
 
 void MemoryWindow::add_peer(std::shared_ptr<Peer> peer, const Nonce& nonce) {
   sides_.push_back(peer == nullptr ? nullptr : std::make_unique<Side>(host_, std::move(peer), nonce));
@@ -28,6 +33,7 @@ Status MemoryWindow::announce() {
 }
 
 void MemoryWindow::expose(std::uint32_t number, const SegmentRange& range) {
+  TUTTI_ASSERT(number < kRanges, "a window has no range of that number");
   if (is_closed_) return;
   WindowBlock::Range& to = block_->ranges[number];
   to.segment = range.segment;
