@@ -288,7 +288,7 @@ Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& address
   std::map<std::size_t, std::span<const std::byte>> neighbours;
   if (shm != transports.end()) neighbours = find_neighbours(**shm, addresses);
   const Clock::time_point deadline = start_deadline_;
-  const auto meet_all = [&](Contact wanted) {
+  const auto meet_all = [&](Contact wanted) -> Status {
     for (const auto& [rank, address] : neighbours) {
       while (own) {
         const auto meeting = (*shm)->meet(address);
@@ -300,16 +300,18 @@ Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& address
                             static_cast<int>(rank));
           break;
         }
+        TUTTI_RETURN_IF_ERROR(control().trouble());  // who has ended shows nothing any more
         std::this_thread::sleep_for(kShortSleep);
       }
     }
+    return {};
   };
-  meet_all(Contact::told);
+  TUTTI_RETURN_IF_ERROR(meet_all(Contact::told));
   auto verdicts = exchange(own);
   if (!verdicts) return verdicts;
   // Failed ranks may not have sent their segment.
   std::erase_if(neighbours, [&](const auto& neighbour) { return !(*verdicts)[neighbour.first]; });
-  meet_all(Contact::met);
+  TUTTI_RETURN_IF_ERROR(meet_all(Contact::met));
   return exchange(own);
 }
 

@@ -161,6 +161,19 @@ void AgreementLeader::adopt(const Membership& membership) {
     if (candidate.child != nullptr) candidate.child->socket.close();
   }
   candidates_ = std::move(kept);
+  forget_members_that_join();
+}
+
+// The commit that made a process a member may not have reached it before its leader died. It asks to join once more,
+// and knows of no id.
+void AgreementLeader::forget_members_that_join() {
+  for (const Joiner& joiner : joiners_) {
+    for (const Member& member : membership_.members) {
+      const auto found = candidates_.find(member.id);
+      if (member.place == joiner.place && found != candidates_.end() && found->second.child == nullptr)
+        mark_gone(member.id);
+    }
+  }
 }
 
 // -- members ------------------------------------------------------------------------------------------------
@@ -214,6 +227,7 @@ void AgreementLeader::on_joiner(ChildConnection& child, const MembershipPayload&
   if (payload.membership.members.size() != 1) return child.socket.close();
   joiners_.push_back({&child, payload.membership.members.front().place, 0});
   is_proposed_ = false;
+  forget_members_that_join();
 }
 
 void AgreementLeader::on_lost(ChildConnection& child, const Status& /*why*/) {

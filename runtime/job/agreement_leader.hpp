@@ -49,6 +49,7 @@ class AgreementLeader final : public AgreementSide, private ChildConnections::Ow
   void on_membership(ChildConnection& child, const Frame& frame);
   void on_joiner(ChildConnection& child, const MembershipPayload& payload);
   void adopt(const Membership& membership);
+  void forget_members_that_join();
   void mark_gone(std::int32_t id);
   void poll_once(std::chrono::milliseconds at_most);
   void probe_absent();

@@ -167,6 +167,13 @@ Result<std::vector<std::string>> ControlChannel::allgather(std::string_view mine
                 missing.first);
 }
 
+Status ControlChannel::trouble() {
+  const std::lock_guard lock(mutex_);
+  if (const auto next = gathered_.find(gather_count_ + 1); next != gathered_.end())
+    return next->second.status();
+  return lost_.value_or(Status());
+}
+
 void ControlChannel::set_observer(ControlObserver* observer) {
   const std::lock_guard lock(observer_mutex_);
   observer_ = observer;

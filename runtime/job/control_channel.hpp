@@ -103,6 +103,9 @@ class ControlChannel : public Exchange {
   // afterwards. Call it once, and not from the control thread.
   void leave();
 
+  // Why the next allgather will fail, as far as that is known already; ok: nothing is. Any thread.
+  Status trouble();
+
   // From now on `observer` gets all events. Earlier failures and departures are delivered at once, by this
   // thread. Null: after the return no callback runs and none follows.
   void set_observer(ControlObserver* observer);

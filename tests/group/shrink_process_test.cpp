@@ -28,7 +28,7 @@ TEST_CASE("survivors go on in one group, whoever is killed whenever") {
 }
 
 TEST_CASE("new processes replace killed ones, whoever is killed whenever") {
-  for (int seed = 0; seed < 4; ++seed) {
+  for (int seed = 0; seed < 20; ++seed) {
     const Outcome outcome = run({SHRINK_PROGRAM, "4", "replace", std::to_string(seed)});
     INFO("seed " << seed << "\n" << outcome.out << outcome.err);
     CHECK(outcome.status == 0);

@@ -1,10 +1,11 @@
-// The leading side of an agreement with a member that goes silent or dies between the proposal and its confirmation.
-// Two members in one process; the second is played by the test.
+// The leading side of an agreement with a member that goes silent or dies between the proposal and its confirmation,
+// and with one that has not heard that it is a member. The members are in one process.
 #include <poll.h>
 #include <unistd.h>
 
 #include <future>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "runtime/job/agreement.hpp"
@@ -31,13 +32,30 @@ struct Pair {
     control.size = 2;
     return control;
   }
-  std::future<Result<Agreed>> lead(std::chrono::milliseconds timeout) const {
+  AgreementOptions options_of(int rank, std::chrono::milliseconds timeout) const {
     AgreementOptions options;
-    options.control = control_of(0);
-    options.listener = leader.get();
+    options.control = control_of(rank);
+    options.listener = rank == 0 ? leader.get() : member.get();
     options.membership = membership;
     options.deadline = Clock::now() + timeout;
-    return std::async(std::launch::async, [options] { return agree_on_successor(options); });
+    return options;
+  }
+  std::future<Result<Agreed>> lead(std::chrono::milliseconds timeout) const {
+    return std::async(std::launch::async, agree_on_successor, options_of(0, timeout));
+  }
+};
+
+// A process that asks to be let into a group of `members`.
+struct Newcomer {
+  std::shared_ptr<MemberListener> listener = *MemberListener::open();
+
+  std::future<Result<Agreed>> join(const std::vector<Member>& members) const {
+    AgreementOptions options;
+    options.control = Pair::control_of(kJoining);
+    options.listener = listener.get();
+    options.membership = {0, 0, members};
+    options.deadline = Clock::now() + 60s;
+    return std::async(std::launch::async, ask_to_join, options);
   }
 };
 
@@ -94,4 +112,27 @@ TEST_CASE("a member that dies before it confirms is left out, and the agreement 
   const Result<Agreed> agreed = leading.get();
   REQUIRE(agreed.is_ok());
   CHECK(agreed->successor.membership.members.size() == 1);
+}
+
+TEST_CASE("a process that has not heard that it is a member joins once more") {
+  const Pair pair;
+  const Newcomer newcomer;
+  AgreementOptions leading = pair.options_of(0, 60s), following = pair.options_of(1, 60s);
+  leading.new_size = following.new_size = 3;
+  following.membership = {1, 3, pair.membership.members};
+  following.membership.members.push_back({2, newcomer.listener->place()});
+  // The leader learns of the newcomer's place from itself, or from the other member.
+  if (GENERATE(false, true)) leading.membership = following.membership;
+  std::future<Result<Agreed>> joined = newcomer.join(pair.membership.members);
+  std::future<Result<Agreed>> led = std::async(std::launch::async, agree_on_successor, leading);
+  std::this_thread::sleep_for(std::chrono::milliseconds(GENERATE(0, 100)));  // either comes first
+  std::future<Result<Agreed>> followed = std::async(std::launch::async, agree_on_successor, following);
+  for (std::future<Result<Agreed>>* side : {&joined, &led, &followed}) {
+    const Result<Agreed> agreed = side->get();
+    REQUIRE(agreed.is_ok());
+    const std::vector<Member>& members = agreed->successor.membership.members;
+    REQUIRE(members.size() == 3);
+    CHECK(members[2].id == 3);  // not 2, which nobody has taken
+    CHECK(members[2].place == newcomer.listener->place());
+  }
 }

@@ -313,6 +313,7 @@ TEST_CASE("an allgather that failed before a late rank calls it names the rank t
   std::vector<Channel> channels = open_all(fresh_name(), 3);
   Departures heard;
   channels[2]->set_observer(&heard);
+  CHECK(channels[0]->trouble().is_ok());
   channels[1]->announce_departure("no disk");
   channels[1].reset();
   const std::string cause = "rank 1 has left the world: no disk";
