@@ -11,6 +11,7 @@
 #include "backends/native/signature_table.hpp"
 #include "runtime/algorithms/prove.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/own_heap.hpp"
 #include "runtime/base/relax.hpp"
 #include "runtime/schedule/passes/compress.hpp"
 #include "runtime/schedule/passes/fuse.hpp"
@@ -29,11 +30,12 @@ enum PlanFlag : std::uint32_t { in_place_plan = 1, user_op_plan = 2, compressed_
 
 bool is_user_op(const Call& call) { return is_reducing(call.collective) && call.op.op == Op::user; }
 
-}  // namespace
+// From so many ranks on the schedules of all take a megabyte and more.
+constexpr std::uint32_t kManyRanks = 16;
 
-Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const AlgorithmRow* shared_row,
-                                        const Instance& instance, std::uint32_t rank,
-                                        std::uint32_t most_lines, std::size_t staging_bytes) {
+Result<LoweredPlans> lower_all(const AlgorithmRow& row, const AlgorithmRow* shared_row,
+                               const Instance& instance, std::uint32_t rank, std::uint32_t most_lines,
+                               std::size_t staging_bytes) {
   const auto lower = [&](const std::vector<Schedule>& ranks,
                          Sharing sharing) -> std::shared_ptr<const LoweredPlan> {
     auto lowered = lower_for_shared_memory(ranks, sharing);
@@ -61,6 +63,23 @@ Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const Algorithm
   made.direct = lower(*ranks, Sharing::buffers);
   if (made.direct != nullptr && made.direct->staging_slots > 0) made.direct = nullptr;
   return made;
+}
+
+Result<LoweredPlans> copy_of(const Result<LoweredPlans>& made) {
+  if (!made) return made.status();
+  LoweredPlans copy;
+  if (made->staged != nullptr) copy.staged = std::make_shared<const LoweredPlan>(*made->staged);
+  if (made->direct != nullptr) copy.direct = std::make_shared<const LoweredPlan>(*made->direct);
+  return copy;
+}
+
+}  // namespace
+
+Result<LoweredPlans> make_lowered_plans(const AlgorithmRow& row, const AlgorithmRow* shared_row,
+                                        const Instance& instance, std::uint32_t rank,
+                                        std::uint32_t most_lines, std::size_t staging_bytes) {
+  const auto make = [&] { return lower_all(row, shared_row, instance, rank, most_lines, staging_bytes); };
+  return instance.size < kManyRanks ? make() : make_on_own_heap(make, copy_of);
 }
 
 BlockKind choose_block_kind(const GroupContext& group, const Call& call, std::size_t vector_bytes,

@@ -33,15 +33,21 @@ std::string probe_single_copy() {
 }
 
 RemotePeer::~RemotePeer() {
-  for (Mapped& mapped : segments_) {
-    std::byte* base = mapped.base.load(std::memory_order_relaxed);
-    if (base != nullptr) unmap_segment({base, mapped.bytes, -1});
+  for (const std::atomic<Part*>& each : parts_) {
+    const std::unique_ptr<Part> part(each.load(std::memory_order_relaxed));
+    if (part == nullptr) continue;
+    for (const Mapped& mapped : *part) {
+      std::byte* base = mapped.base.load(std::memory_order_relaxed);
+      if (base != nullptr) unmap_segment({base, mapped.bytes, -1});
+    }
   }
 }
 
 ByteRange RemotePeer::segment(std::uint32_t index) {
-  if (index >= segments_.size()) return {};
-  Mapped& mapped = segments_[index];
+  if (index >= memory::Instance::kMaxSegments) return {};
+  Part* const part = part_of(index).load(std::memory_order_acquire);
+  if (part == nullptr) return {};
+  const Mapped& mapped = (*part)[index % kPartSegments];
   std::byte* const base = mapped.base.load(std::memory_order_acquire);
   return base == nullptr ? ByteRange() : ByteRange(base, mapped.bytes);
 }
@@ -87,7 +93,10 @@ Peer::Copied RemotePeer::copy(std::span<const iovec> local, std::span<const iove
 
 void RemotePeer::take(const SegmentNote& note, const OwnedFd& fd) {
   const std::lock_guard lock(mutex_);
-  Mapped& mapped = segments_[note.index];
+  std::atomic<Part*>& part = part_of(note.index);
+  if (part.load(std::memory_order_relaxed) == nullptr)
+    part.store(std::make_unique<Part>().release(), std::memory_order_release);
+  Mapped& mapped = (*part.load(std::memory_order_relaxed))[note.index % kPartSegments];
   if (mapped.base.load(std::memory_order_relaxed) != nullptr) return;
   if (!fd.is_open()) {
     errno = EMFILE;
