@@ -38,13 +38,14 @@ void WorldState::delete_on_another_thread(WorldState* state) {
   log_warn("a world is not closed: {}", thread.status().message());
 }
 
-WorldState::WorldState(World world, WorldSettings settings, Routes routes)
+WorldState::WorldState(World world, WorldSettings settings, Inheritance taken)
     : world_(std::move(world)),
       settings_(std::move(settings)),
       fork_generation_(tutti::fork_generation()),
-      peers_(std::move(routes.peers)),
-      paths_(std::move(routes.paths)),
-      engine_(std::move(routes.engine)) {}
+      records_(std::move(taken.records)),
+      peers_(std::move(taken.peers)),
+      paths_(std::move(taken.paths)),
+      engine_(std::move(taken.engine)) {}
 
 Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options,
                                                      WorldSettings settings) {
@@ -77,8 +78,11 @@ Result<std::shared_ptr<WorldState>> WorldState::make_successor(WorldState& old, 
   WorldSettings settings = old.settings_;
   settings.needs_metrics = false;  // a rank of the old world that is not in the new one may still serve
   if (!ranks_before.empty()) {
-    Routes kept{old.engine_, {}, {}};
+    Inheritance kept{old.engine_, {}, {}, {}};
+    // Ranks that are to be bound get places anew, for which they exchange where they may run.
+    const bool keeps_records = settings.pin.policy == PinPolicy::off;
     for (const int rank : ranks_before) {
+      if (keeps_records) kept.records.push_back(old.records_[static_cast<std::size_t>(rank)]);
       kept.peers.push_back(old.peers_[static_cast<std::size_t>(rank)]);
       kept.paths.push_back(old.paths_[static_cast<std::size_t>(rank)]);
     }
@@ -88,11 +92,11 @@ Result<std::shared_ptr<WorldState>> WorldState::make_successor(WorldState& old, 
   return start(*std::move(joined), std::move(settings), {}, deadline);
 }
 
-Result<std::shared_ptr<WorldState>> WorldState::start(World joined, WorldSettings settings, Routes routes,
+Result<std::shared_ptr<WorldState>> WorldState::start(World joined, WorldSettings settings, Inheritance taken,
                                                       Clock::time_point deadline) {
   set_log_rank(joined.info.size > 1 ? joined.info.rank : -1);
   // A child of fork() has no control thread and no peers: it must not tear down objects of the parent.
-  std::shared_ptr<WorldState> world(new WorldState(std::move(joined), std::move(settings), std::move(routes)),
+  std::shared_ptr<WorldState> world(new WorldState(std::move(joined), std::move(settings), std::move(taken)),
                                     [](WorldState* state) {
                                       if (state->fork_generation_ != tutti::fork_generation()) return;
                                       // A progress thread cannot wait for its own end.
@@ -114,11 +118,11 @@ Result<std::shared_ptr<WorldState>> WorldState::start(World joined, WorldSetting
 }
 
 Status WorldState::start() {
-  const bool has_routes = engine_ != nullptr;
-  if (!has_routes) TUTTI_RETURN_IF_ERROR(open_trace());
+  const bool has_transports = engine_ != nullptr;
+  if (!has_transports) TUTTI_RETURN_IF_ERROR(open_trace());
   TUTTI_RETURN_IF_ERROR(agree());
   TUTTI_RETURN_IF_ERROR(open_record());
-  if (!has_routes) TUTTI_RETURN_IF_ERROR(open_transports());
+  if (!has_transports) TUTTI_RETURN_IF_ERROR(open_transports());
   return judge_tuning();
 }
 

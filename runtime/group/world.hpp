@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/group/diagnosis_frame.hpp"
+#include "runtime/group/rank_record.hpp"
 #include "runtime/group/settings.hpp"
 #include "runtime/group/sole_caller.hpp"
 #include "runtime/group/world_engine.hpp"
@@ -158,14 +159,15 @@ class WorldState final : private ControlObserver, private StallReceiver {
   bool find_root();
 
  private:
-  // How the ranks of a world reach each other; by rank.
-  struct Routes {
-    std::shared_ptr<WorldEngine> engine;  // null: none are open
+  // Taken by a world from the one that all of its ranks were in before; by rank.
+  struct Inheritance {
+    std::shared_ptr<WorldEngine> engine;  // null: nothing is taken
     std::vector<PeerAddress> peers;
     std::vector<TransportPath> paths;
+    std::vector<RankRecord> records;  // empty: they are exchanged
   };
-  WorldState(World world, WorldSettings settings, Routes routes);
-  static Result<std::shared_ptr<WorldState>> start(World joined, WorldSettings settings, Routes routes,
+  WorldState(World world, WorldSettings settings, Inheritance taken);
+  static Result<std::shared_ptr<WorldState>> start(World joined, WorldSettings settings, Inheritance taken,
                                                    Clock::time_point deadline);
   static void delete_on_another_thread(WorldState* state);
 
@@ -175,6 +177,7 @@ class WorldState final : private ControlObserver, private StallReceiver {
   void end_record(bool has_whole_trace);
   void merge_traces(std::size_t ranks_here) const;
   Status agree();
+  Status swap_records();
   Status open_transports();
   ProgressThreadOptions progress_thread_options() const;
   HelperOptions helper_options() const;
@@ -246,6 +249,7 @@ class WorldState final : private ControlObserver, private StallReceiver {
   Clock::time_point start_deadline_;  // of the whole start
   std::string start_error_;           // why this rank leaves during the start
   std::uint32_t contract_hash_ = 0;
+  std::vector<RankRecord> records_;  // by rank
   WorldDomains domains_;
   std::vector<std::vector<std::uint32_t>> progress_cpus_;  // of its progress threads; empty: anywhere
   std::vector<std::uint32_t> own_cpus_;                    // that this rank may use, rising

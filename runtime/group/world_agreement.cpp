@@ -5,7 +5,6 @@
 #include <sodium.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <map>
 #include <set>
@@ -19,22 +18,6 @@
 
 namespace tutti {
 namespace {
-
-// The first data that all ranks exchange.
-struct RankRecord {
-  std::string process;   // equal for ranks that are threads of one process
-  std::string identity;  // of rank 0: the identity of the world
-  cpu_set_t cpus;
-  bool is_bound = false;  // before init()
-  RankDomains domains;
-  std::string contract;      // encode_contract()
-  std::uint32_t tuning = 0;  // hash of the tuning file's rules; 0: none is used
-  std::string problem;       // the reason why it could not be bound
-  static auto fields(auto& self) {
-    return std::tie(self.process, self.identity, self.cpus, self.is_bound, self.domains, self.contract,
-                    self.tuning, self.problem);
-  }
-};
 
 using Contract = std::vector<std::pair<std::string, std::string>>;
 
@@ -210,14 +193,21 @@ Result<std::vector<RankRecord>> pin(const WorldSettings& settings, const WorldIn
   return again;
 }
 
+std::string digest_of(std::string_view text) {
+  std::string digest(crypto_generichash_BYTES_MIN, '\0');
+  crypto_generichash(reinterpret_cast<unsigned char*>(digest.data()), digest.size(),
+                     reinterpret_cast<const unsigned char*>(text.data()), text.size(), nullptr, 0);
+  return digest;
+}
+
 std::uint32_t hash_of(std::string_view text) {
   std::uint32_t hash = 0;
-  std::array<unsigned char, crypto_generichash_BYTES_MIN> digest{};
-  crypto_generichash(digest.data(), digest.size(), reinterpret_cast<const unsigned char*>(text.data()),
-                     text.size(), nullptr, 0);
-  std::memcpy(&hash, digest.data(), sizeof hash);
+  std::memcpy(&hash, digest_of(text).data(), sizeof hash);
   return hash;
 }
+
+// Of a successor, whose job has a random name.
+std::string identity_of(std::string_view job) { return digest_of(job).substr(0, kWorldIdentityBytes); }
 
 // 0: none is used.
 std::uint32_t digest_of(const TuningFile& file) {
@@ -250,7 +240,34 @@ void compare_tuning(const std::vector<RankRecord>& records, int rank, WorldSetti
 }  // namespace
 
 Status WorldState::agree() {
-  const Clock::time_point deadline = start_deadline_;
+  contract_hash_ = hash_of(encode_contract(settings_.contract));
+  if (records_.empty()) {
+    TUTTI_RETURN_IF_ERROR(swap_records());
+  } else {
+    identity_ = identity_of(info().job);
+  }
+  is_one_process_ = true;
+  std::map<int, MachineShare> machines;
+  const auto own = static_cast<std::size_t>(info().rank);
+  for (std::size_t rank = 0; rank < records_.size(); ++rank) {
+    machines[info().machine_of_rank[rank]].add(records_[rank]);
+    is_one_process_ = is_one_process_ && records_[rank].process == records_[own].process;
+    domains_.ranks.push_back(records_[rank].domains);
+  }
+  domains_.setting = settings_.hierarchy;
+  domains_.nodes = info().node_of_rank;
+  for (const int machine : info().machine_of_rank)
+    domains_.is_crowded.push_back(machines[machine].rank_count > machines[machine].cpu_count());
+  const MachineShare& here = machines[info().machine_of_rank[own]];
+  rank_count_here_ = here.rank_count;
+  cpu_count_ = here.cpu_count();
+  own_cpus_ = list_cpus(records_[own].cpus);
+  helper_count_ =
+      settings_.helpers.count ? *settings_.helpers.count : choose_own_helpers(settings_, info(), records_);
+  return domains_.check();
+}
+
+Status WorldState::swap_records() {
   RankRecord mine;
   mine.process = detail::of_process<ProcessIdentity>().bytes;
   mine.identity = random_bytes(kWorldIdentityBytes);
@@ -260,36 +277,19 @@ Status WorldState::agree() {
     mine.problem = refused.message();
   mine.contract = encode_contract(settings_.contract);
   mine.tuning = digest_of(settings_.tuning);
-  auto exchanged = exchange_records(control(), mine, deadline);
+  auto exchanged = exchange_records(control(), mine, start_deadline_);
   if (!exchanged) return exchanged.status();
   identity_ = exchanged->front().identity;
-  contract_hash_ = hash_of(mine.contract);
   TUTTI_RETURN_IF_ERROR(compare_contracts(*exchanged));
   TUTTI_RETURN_IF_ERROR(first_problem(*exchanged, "TUTTI_PROGRESS_AFFINITY"));
   if (settings_.pin.policy != PinPolicy::off) {
-    exchanged = pin(settings_, info(), control(), *exchanged, deadline);
+    exchanged = pin(settings_, info(), control(), *exchanged, start_deadline_);
     if (!exchanged) return exchanged.status();
   }
-  const std::vector<RankRecord>& records = *exchanged;
-  compare_tuning(records, info().rank, settings_);
-  is_one_process_ = true;
-  std::map<int, MachineShare> machines;
-  for (std::size_t rank = 0; rank < records.size(); ++rank) {
-    machines[info().machine_of_rank[rank]].add(records[rank]);
-    is_one_process_ = is_one_process_ && records[rank].process == mine.process;
-    domains_.ranks.push_back(records[rank].domains);
-  }
-  domains_.setting = settings_.hierarchy;
-  domains_.nodes = info().node_of_rank;
-  for (const int machine : info().machine_of_rank)
-    domains_.is_crowded.push_back(machines[machine].rank_count > machines[machine].cpu_count());
-  const MachineShare& here = machines[info().machine_of_rank[static_cast<std::size_t>(info().rank)]];
-  rank_count_here_ = here.rank_count;
-  cpu_count_ = here.cpu_count();
-  own_cpus_ = list_cpus(records[static_cast<std::size_t>(info().rank)].cpus);
-  helper_count_ =
-      settings_.helpers.count ? *settings_.helpers.count : choose_own_helpers(settings_, info(), records);
-  return domains_.check();
+  compare_tuning(*exchanged, info().rank, settings_);
+  records_ = *std::move(exchanged);
+  for (RankRecord& record : records_) record.contract.clear();
+  return {};
 }
 
 // -- the tuning file ----------------------------------------------------------------------------------------
