@@ -42,7 +42,9 @@ def run(command, seconds=SECONDS, **extra):
 
 
 def fingerprint_of_sources():
-    """None outside of a git repository."""
+    """None outside of a git repository, or without git."""
+    if not shutil.which("git"):
+        return None
     listed = subprocess.run(
         ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"], capture_output=True, check=False
     )
