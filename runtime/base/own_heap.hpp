@@ -1,6 +1,7 @@
 // Memory that is given back to the system once its work is done.
 #pragma once
 
+#include <cstdlib>
 #include <exception>
 #include <future>
 #include <optional>
@@ -10,6 +11,15 @@
 #include "runtime/base/thread.hpp"
 
 namespace tutti {
+
+// Of the thread that calls, whose blocks are free. glibc keeps small ones apart until a large one is asked for, and gives
+// the end of a heap back when a large one is freed.
+inline void give_heap_back() {
+  constexpr std::size_t kLarge = std::size_t{100}
+                                 << 10U;       // and not so large that it gets a mapping of its own
+  void* volatile block = std::malloc(kLarge);  // volatile: else nothing is asked for
+  std::free(block);
+}
 
 // copy(make()), where make() takes megabytes for a moment and its result is small. With glibc a thread has a heap of
 // its own: make() runs on a new thread, which frees all and ends once copy() has run here. On this thread's heap a
@@ -29,6 +39,7 @@ std::invoke_result_t<Copy, std::invoke_result_t<Make>&> make_on_own_heap(const M
     }
     is_copied.get_future().wait();
     made.reset();
+    give_heap_back();
   });
   if (!thread) {
     Made here = make();

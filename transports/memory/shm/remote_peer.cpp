@@ -33,19 +33,22 @@ std::string probe_single_copy() {
 }
 
 RemotePeer::~RemotePeer() {
-  for (const std::atomic<Part*>& each : parts_) {
-    const std::unique_ptr<Part> part(each.load(std::memory_order_relaxed));
-    if (part == nullptr) continue;
-    for (const Mapped& mapped : *part) {
+  const auto unmap = [](const Part& part) {
+    for (const Mapped& mapped : part) {
       std::byte* base = mapped.base.load(std::memory_order_relaxed);
       if (base != nullptr) unmap_segment({base, mapped.bytes, -1});
     }
+  };
+  unmap(first_part_);
+  for (const std::atomic<Part*>& each : parts_behind_) {
+    const std::unique_ptr<Part> part(each.load(std::memory_order_relaxed));
+    if (part != nullptr) unmap(*part);
   }
 }
 
 ByteRange RemotePeer::segment(std::uint32_t index) {
   if (index >= memory::Instance::kMaxSegments) return {};
-  Part* const part = part_of(index).load(std::memory_order_acquire);
+  const Part* const part = part_of(index);
   if (part == nullptr) return {};
   const Mapped& mapped = (*part)[index % kPartSegments];
   std::byte* const base = mapped.base.load(std::memory_order_acquire);
@@ -93,10 +96,9 @@ Peer::Copied RemotePeer::copy(std::span<const iovec> local, std::span<const iove
 
 void RemotePeer::take(const SegmentNote& note, const OwnedFd& fd) {
   const std::lock_guard lock(mutex_);
-  std::atomic<Part*>& part = part_of(note.index);
-  if (part.load(std::memory_order_relaxed) == nullptr)
-    part.store(std::make_unique<Part>().release(), std::memory_order_release);
-  Mapped& mapped = (*part.load(std::memory_order_relaxed))[note.index % kPartSegments];
+  if (part_of(note.index) == nullptr)
+    part_behind(note.index).store(std::make_unique<Part>().release(), std::memory_order_release);
+  Mapped& mapped = (*part_of(note.index))[note.index % kPartSegments];
   if (mapped.base.load(std::memory_order_relaxed) != nullptr) return;
   if (!fd.is_open()) {
     errno = EMFILE;

@@ -48,10 +48,13 @@ class RemotePeer final : public memory::Peer {
     std::atomic<std::byte*> base{nullptr};  // set last
     std::size_t bytes = 0;
   };
-  // A peer has one segment or two, and may have many: the table is made in parts, when needed.
+  // A peer has one segment or two, and may have many: the table behind its first part is made when needed.
   static constexpr std::uint32_t kPartSegments = 16;
   using Part = std::array<Mapped, kPartSegments>;
-  std::atomic<Part*>& part_of(std::uint64_t index) { return parts_[index / kPartSegments]; }
+  Part* part_of(std::uint64_t index) {
+    return index < kPartSegments ? &first_part_ : part_behind(index).load(std::memory_order_acquire);
+  }
+  std::atomic<Part*>& part_behind(std::uint64_t index) { return parts_behind_[index / kPartSegments - 1]; }
 
   std::atomic<bool> may_copy_;
   std::atomic<int> pid_{0};
@@ -61,7 +64,8 @@ class RemotePeer final : public memory::Peer {
   Status silence_;    // of our segments that the peer could not be told
   bool is_told_ = false;
   SegmentSender sender_;
-  std::array<std::atomic<Part*>, memory::Instance::kMaxSegments / kPartSegments> parts_{};
+  Part first_part_;
+  std::array<std::atomic<Part*>, memory::Instance::kMaxSegments / kPartSegments - 1> parts_behind_{};
 };
 
 // A peer in this process whose ordinary memory is nevertheless read through the kernel, as that of others.
