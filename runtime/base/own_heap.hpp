@@ -15,8 +15,7 @@ namespace tutti {
 // Of the thread that calls, whose blocks are free. glibc keeps small ones apart until a large one is asked for, and gives
 // the end of a heap back when a large one is freed.
 inline void give_heap_back() {
-  constexpr std::size_t kLarge = std::size_t{100}
-                                 << 10U;       // and not so large that it gets a mapping of its own
+  constexpr std::size_t kLarge = 100000;       // and not so large that it gets a mapping of its own
   void* volatile block = std::malloc(kLarge);  // volatile: else nothing is asked for
   std::free(block);
 }
@@ -30,6 +29,7 @@ std::invoke_result_t<Copy, std::invoke_result_t<Make>&> make_on_own_heap(const M
   using Made = std::invoke_result_t<Make>;
   std::optional<Made> made;
   std::promise<void> is_made, is_copied;
+  std::future<void> has_made = is_made.get_future(), has_copied = is_copied.get_future();
   Result<std::thread> thread = start_thread("tutti-plans", [&] {
     try {
       made.emplace(make());
@@ -37,7 +37,7 @@ std::invoke_result_t<Copy, std::invoke_result_t<Make>&> make_on_own_heap(const M
     } catch (...) {
       is_made.set_exception(std::current_exception());
     }
-    is_copied.get_future().wait();
+    has_copied.wait();
     made.reset();
     give_heap_back();
   });
@@ -53,7 +53,7 @@ std::invoke_result_t<Copy, std::invoke_result_t<Make>&> make_on_own_heap(const M
       thread.join();
     }
   } const end{is_copied, *thread};
-  is_made.get_future().get();
+  has_made.get();
   return copy(*made);
 }
 
