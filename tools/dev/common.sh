@@ -88,6 +88,11 @@ configure() {
     elif [ -n "${CXX:-}" ]; then
       local -x CXX="ccache $CXX"
     fi
+    # Meson asks dpkg-architecture (dpkg-dev) for Debian's folder of libraries. Without it, it takes lib64, where neither Debian's loader nor its
+    # CMake looks.
+    local multiarch=
+    command -v dpkg-architecture >/dev/null || multiarch=$(gcc -print-multiarch 2>/dev/null) || true
+    if [ -n "$multiarch" ]; then set -- "-Dlibdir=lib/$multiarch" "$@"; fi
     meson setup "$folder" "$repository" "$@"
   fi
 }
