@@ -115,9 +115,11 @@ void ControlTree::on_parent_found(bool is_move) {
   if (is_move) path.insert(path.end(), to_try_.begin(), to_try_.end());
   set_path(std::move(path));
   if (!is_move) {
-    if (unannounced_.empty()) return;
-    pass_up(Frame{FrameType::arrived, options_.rank, 0, encode(ArrivedPayload{std::move(unannounced_)})});
-    return unannounced_.clear();
+    if (!unannounced_.empty())
+      pass_up(Frame{FrameType::arrived, options_.rank, 0, encode(ArrivedPayload{std::move(unannounced_)})});
+    unannounced_.clear();
+    for (const GonePayload& gone : std::exchange(held_gone_, {})) on_gone(gone);
+    return;
   }
   RanksPayload ranks{ranks_here()};
   for (const GonePayload& gone : held_gone_) {  // whose end we report ourselves

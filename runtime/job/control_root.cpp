@@ -90,8 +90,18 @@ void ControlRoot::on_attached(int rank) {
   reported_.erase(rank);
 }
 
+// It led its node, and has died before it arrived here.
+void ControlRoot::note_early_death(const GonePayload& gone) {
+  if (gone.rank < 0 || gone.rank >= size()) return;
+  Member& member = members_[static_cast<std::size_t>(gone.rank)];
+  if (member.presence != Presence::absent || !member.cause.empty()) return;
+  member.cause = gone.text;
+  member.died = Clock::now();
+}
+
 void ControlRoot::on_reported(const GonePayload& gone) {
-  if (!gone.is_dead || !was_complete_ || !is_present(gone.rank)) return;
+  if (gone.is_dead && !was_complete_) return note_early_death(gone);
+  if (!gone.is_dead || !is_present(gone.rank)) return;
   if (orphans_.count(gone.rank) > 0) return on_gone(gone);
   reported_[gone.rank] = gone;
 }

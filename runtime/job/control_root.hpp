@@ -75,6 +75,7 @@ class ControlRoot {
 
   void settle(std::uint64_t number, Gather& gather);
   std::vector<int> ranks_not_in(const Gather& gather) const;
+  void note_early_death(const GonePayload& gone);
   bool is_present(int rank) const {
     return rank >= 0 && rank < size() &&
            members_[static_cast<std::size_t>(rank)].presence == Presence::present;

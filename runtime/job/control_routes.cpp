@@ -414,6 +414,16 @@ void ControlTree::on_parent_left(int rank) {
   is_over_ = true;
 }
 
+// Our leader has died during the start, perhaps before it reached rank 0, which would wait for all of this node until its
+// deadline. Another rank leads now, and reports the death.
+void ControlTree::replace_leader(GonePayload gone, Status lost) {
+  lost_leader_ = std::move(lost);
+  held_gone_.push_back(std::move(gone));
+  move_until_ = Clock::now() + options_.rejoin_time;
+  parent_.emplace(options_, claim_);
+  search_leader();
+}
+
 void ControlTree::on_parent_lost(const Status& why) {
   const MemberClaim& parent = parent_->claim();
   const ProcessState process =
@@ -423,8 +433,13 @@ void ControlTree::on_parent_lost(const Status& why) {
   if (!parent_->is_remote()) complete_verdict(verdict);
   GonePayload gone = make_gone(parent.rank, verdict);
   const bool is_reset = why.code() == StatusCode::aborted;
-  if (!is_ready_)
-    return end_start(Status(is_reset ? StatusCode::peer_failed : why.code(), gone.text, parent.rank));
+  if (!is_ready_) {
+    Status lost(is_reset ? StatusCode::peer_failed : why.code(), gone.text, parent.rank);
+    const bool was_leader = parent.rank != 0 && !parent_->is_remote() && options_.find_root != nullptr;
+    // A group that goes on agrees anew instead.
+    return was_leader && options_.watch_start == nullptr ? replace_leader(std::move(gone), std::move(lost))
+                                                         : end_start(lost);
+  }
   if (!lost_) lost_ = Loss{make_death(gone), parent.rank};
   lost_->last = parent.rank;
   // Our report may be the only one if our parent's parent is lost, too.

@@ -81,6 +81,12 @@ bool ControlTree::begin() {
     }
     return true;
   }
+  search_leader();
+  return true;
+}
+
+// Of this node, or rank 0; or this rank will lead.
+void ControlTree::search_leader() {
   parent_->add_name(options_.root_name, 0);
   if (!options_.private_name.empty()) parent_->add_name(options_.private_name, 0);
   may_lead_ = options_.find_root != nullptr;
@@ -88,7 +94,6 @@ bool ControlTree::begin() {
     parent_->add_name(options_.node_name, ParentConnection::kAnyRank);
     lead_at_ = Clock::now() + options_.lead_after;
   }
-  return true;
 }
 
 Status ControlTree::listen(const std::string& name) {
@@ -193,7 +198,7 @@ void ControlTree::serve_parent(std::span<const pollfd> fds) {
     if (!is_over_) on_frame_from_above(frame);
   }
   if (status || is_over_) return;
-  if (was_searching) return is_ready_ ? try_next_step({}) : end_start(status);
+  if (was_searching) return is_ready_ ? try_next_step({}) : end_start(lost_leader_ ? status : lost_leader_);
   if (is_cut_off())
     on_parent_lost(status);  // otherwise its last frame has started the search for a new parent
 }
@@ -234,6 +239,7 @@ void ControlTree::check_deadline() {
   if (root_) {
     if (const Status lost = root_->find_loss(now - options_.rejoin_time); !lost) return end_start(lost);
   }
+  if (!lost_leader_ && is_searching() && now >= move_until_) return end_start(lost_leader_);
   if (now < asked_until_.value_or(deadline_)) return;
   const auto absent = [&](const std::string& who, int first) {
     return Status(StatusCode::timeout,

@@ -58,6 +58,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   Status listen(const std::string& name);
   Status listen_as_root();
   void remove_private_name();
+  void search_leader();
   void try_to_lead();
   void find_root();
   void poll_once();
@@ -104,6 +105,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   void on_missing(const Frame& frame);
   void on_parent_left(int rank);
   void on_parent_lost(const Status& why);
+  void replace_leader(GonePayload gone, Status lost);
   static std::optional<Key> key_of(const Frame& frame);
   bool is_news(const Frame& frame) const {
     const auto key = key_of(frame);
@@ -146,7 +148,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   std::optional<ParentConnection> next_;  // the parent that rank 0 has assigned
   FrameSocket retired_;                   // the connection to rank 0 that it replaces
   std::vector<PathStep> to_try_;          // after a parent was lost
-  Clock::time_point move_until_{};        // for next_ and to_try_
+  Clock::time_point move_until_{};        // for next_ and to_try_, and for another leader
   std::optional<Loss> lost_;  // none: the parent left in an orderly way, or its successor has answered
   std::vector<GonePayload> held_gone_;        // to report once a new parent is found
   std::map<std::uint64_t, Frame> requested_;  // by group: causes that await the decision of rank 0
@@ -158,6 +160,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   bool may_lead_ = false;
   bool must_find_root_ = false;  // leads, and has no address of rank 0 yet
   std::string search_trouble_;
+  Status lost_leader_;  // during the start
   bool is_ready_ = false;
   bool is_over_ = false;
   int leaving_rank_;  // named in our goodbye: this rank, or rank 0 if it left first

@@ -1,6 +1,8 @@
 // The control channel over several nodes, with threads as ranks and TCP over loopback: leaders, routes, the
 // death of a leader, and a search at wrong addresses.
+#include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -103,6 +105,39 @@ TEST_CASE("an absent rank is named on every node") {
     if (is_named_by_all) break;
   }
   for (const std::string& text : heard) CHECK_THAT(text, StartsWith("rank 3 of 5 did not arrive within"));
+}
+
+TEST_CASE("the death of a leader that has not reached rank 0 is told by its mates") {
+  Job job;
+  job.node_of = {0, 1, 1, 1};
+  job.timeout = 60s;
+  job.rejoin_time = 500ms;
+  const pid_t leader = ::fork();
+  if (leader == 0) {
+    ControlOptions options = job.options(1);
+    options.lead_after = 0ms;
+    options.find_root = []() -> Result<std::vector<SocketAddress>> {
+      return Status(StatusCode::timeout, "no name server");
+    };
+    static_cast<void>(ControlChannel::open(options));
+    ::_exit(0);
+  }
+  for (int fd = -1; fd < 0; std::this_thread::sleep_for(1ms)) {
+    const Result<int> connected = try_connect(job.options(1).node_name);
+    fd = connected ? *connected : -1;
+    if (fd >= 0) ::close(fd);
+  }
+  auto others = std::async(std::launch::async, [&job] { return open_some(job, {0, 2, 3}); });
+  std::this_thread::sleep_for(200ms);  // ranks 2 and 3 have joined it
+  ::kill(leader, SIGKILL);
+  ::waitpid(leader, nullptr, 0);
+  for (const Result<Channel>& other : others.get()) {
+    const Status& status = other.status();
+    CHECK(status.code() == StatusCode::peer_failed);
+    CHECK(status.peer() == 1);
+    CHECK_THAT(status.message(),
+               StartsWith(fmt::format("rank 1 (pid {} on node1) is gone", leader)) && Contains("SIGKILL"));
+  }
 }
 
 TEST_CASE("without rank 0 a node says where it has looked") {
