@@ -246,6 +246,7 @@ void ControlTree::check_deadline() {
                   fmt::format("{} did not arrive within {}", who, format_seconds(options_.timeout)), first);
   };
   if (root_) {
+    if (const Status lost = root_->find_loss(now); !lost) return end_start(lost);  // nobody took its place
     const std::vector<int> late = late_ranks();
     return end_start(absent(name_ranks(late, options_.size), late.front()));
   }
