@@ -193,7 +193,7 @@ Result<std::vector<RankRecord>> pin(const WorldSettings& settings, const WorldIn
   return again;
 }
 
-std::string digest_of(std::string_view text) {
+std::string digest_bytes(std::string_view text) {
   std::string digest(crypto_generichash_BYTES_MIN, '\0');
   crypto_generichash(reinterpret_cast<unsigned char*>(digest.data()), digest.size(),
                      reinterpret_cast<const unsigned char*>(text.data()), text.size(), nullptr, 0);
@@ -202,12 +202,13 @@ std::string digest_of(std::string_view text) {
 
 std::uint32_t hash_of(std::string_view text) {
   std::uint32_t hash = 0;
-  std::memcpy(&hash, digest_of(text).data(), sizeof hash);
+  std::memcpy(&hash, digest_bytes(text).data(), sizeof hash);
   return hash;
 }
 
 // Of a successor, whose job has a random name.
-std::string identity_of(std::string_view job) { return digest_of(job).substr(0, kWorldIdentityBytes); }
+static_assert(crypto_generichash_BYTES_MIN == kWorldIdentityBytes);
+std::string identity_of(std::string_view job) { return digest_bytes(job); }
 
 // 0: none is used.
 std::uint32_t digest_of(const TuningFile& file) {
