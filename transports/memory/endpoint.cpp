@@ -38,7 +38,6 @@ Status MemoryEndpoint::announce() {
   if (memory_.peer().access() == Peer::Access::none) block_->cannot_read.store(1, std::memory_order_relaxed);
   Result<DirectoryEntry*> entry = instance.announce(peer_nonce_, context_, *place);
   if (!entry) {
-    instance.release_link(*place);
     is_closed_ = true;
     return entry.status();
   }

@@ -178,7 +178,10 @@ Result<DirectoryEntry*> Instance::announce(const Nonce& peer, std::uint64_t cont
     DirectoryEntry* entries = part == 0 ? p->first_part.data() : at<DirectoryEntry>(part_place);
     if (part > 0 && part_place == 0) {
       auto added = add_part(part);
-      if (!added) return added.status();
+      if (!added) {
+        link_arena_.release(place);
+        return added.status();
+      }
       entries = *added;
     }
     for (std::uint32_t probe = 0; probe < kMostProbes; ++probe) {
@@ -196,6 +199,7 @@ Result<DirectoryEntry*> Instance::announce(const Nonce& peer, std::uint64_t cont
       return &entry;
     }
   }
+  link_arena_.release(place);
   return Status(
       StatusCode::resource_exhausted,
       "the directory of " + std::to_string(kMostEntries) +

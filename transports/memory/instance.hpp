@@ -118,7 +118,7 @@ class Instance : public std::enable_shared_from_this<Instance> {
   }
 
   // Announces a block towards a peer, or, with the own nonce, the block of a window; returns its entry. Errors:
-  // resource_exhausted.
+  // resource_exhausted; the block is given back then.
   Result<DirectoryEntry*> announce(const Nonce& peer, std::uint64_t context, std::uint64_t place);
   static void set_closing(DirectoryEntry& entry);
   void remove(DirectoryEntry& entry);

@@ -23,10 +23,7 @@ Status MemoryWindow::announce() {
   block_place_ = *place;
   block_ = new (instance.at<std::byte>(*place)) WindowBlock();
   Result<DirectoryEntry*> entry = instance.announce(instance.nonce(), context_, *place);
-  if (!entry) {
-    instance.release_link(*place);
-    return entry.status();
-  }
+  if (!entry) return entry.status();
   entry_ = *entry;
   is_closed_ = false;
   return {};
