@@ -47,6 +47,12 @@ constexpr std::array kEntries = {
 
 std::span<const TransportEntry> transport_entries() { return kEntries; }
 
+void prepare_process() {
+#if TUTTI_HAVE_TRANSPORT_SHM
+  prepare_shm_process();
+#endif
+}
+
 Result<std::unique_ptr<Transport>> make_transport(std::string_view name, const TransportSettings& settings) {
   std::string known;
   for (const TransportEntry& entry : kEntries) {

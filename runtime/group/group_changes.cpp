@@ -11,6 +11,7 @@
 #include "runtime/group/comm_group.hpp"
 #include "runtime/job/agreement.hpp"
 #include "runtime/job/meeting.hpp"
+#include "transports/registry.hpp"
 
 namespace tutti {
 namespace {
@@ -170,6 +171,7 @@ std::string CommGroup::Impl::invitation() const {
 std::shared_ptr<CommGroup::Impl> CommGroup::Impl::join(std::string_view invitation,
                                                        std::chrono::milliseconds timeout) {
   constexpr const char* kCall = "join";
+  prepare_process();
   const Result<Invitation> parsed = parse_invitation(invitation);
   throw_if_error(parsed.status().with_context(kCall));
   BootstrapOptions bootstrap;

@@ -23,6 +23,7 @@
 #include "runtime/group/pinning.hpp"
 #include "runtime/job/meeting.hpp"
 #include "runtime/record/statistics.hpp"
+#include "transports/registry.hpp"
 
 namespace tutti {
 namespace {
@@ -49,6 +50,7 @@ WorldState::WorldState(World world, WorldSettings settings, Inheritance taken)
 
 Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options,
                                                      WorldSettings settings) {
+  prepare_process();
   Result<Meeting> meeting = arrange_meeting(options);
   if (!meeting) return meeting.status();
   return make(options, *std::move(meeting), std::move(settings));

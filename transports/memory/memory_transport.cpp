@@ -19,14 +19,13 @@ constexpr std::uint32_t kIdleCallsPerHousekeeping = 16384;
 
 long membarrier(int command) { return ::syscall(SYS_membarrier, command, 0, 0); }
 
-// Lets sleepers of other processes order our stores for us. Registration lasts as long as the process.
+}  // namespace
+
 bool register_membarrier() {
   const long supported = membarrier(MEMBARRIER_CMD_QUERY);
   return supported > 0 && (supported & MEMBARRIER_CMD_GLOBAL_EXPEDITED) != 0 &&
          membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
 }
-
-}  // namespace
 
 MemoryOptions sanitize(MemoryOptions options) {
   options.piece_count = std::clamp<std::uint32_t>(options.piece_count, 2, kMaxPieces);

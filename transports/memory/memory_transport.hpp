@@ -73,6 +73,9 @@ class MemoryTransport : public Transport, protected Host {
   std::vector<RetiredEntry> retired_;
 };
 
+// Lets sleepers of other processes order our stores for us, as long as this process lives. False: the kernel cannot.
+bool register_membarrier();
+
 // Rounds and bounds what a caller asked for, so that every later use can rely on it.
 MemoryOptions sanitize(MemoryOptions options);
 

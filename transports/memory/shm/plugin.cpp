@@ -138,6 +138,8 @@ class ShmTransport final : public MemoryTransport {
 
 }  // namespace
 
+void prepare_shm_process() { static_cast<void>(register_membarrier()); }
+
 Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options) {
   const Nonce nonce = make_nonce();
   const Nonce socket_name = make_nonce();

@@ -14,4 +14,8 @@ namespace tutti {
 // sockets here; the message says which).
 Result<std::unique_ptr<Transport>> make_shm_transport(const ShmOptions& options = {});
 
+// Registers this process for memory barriers, which takes some 15 ms once it has several threads. Opening a transport
+// does it too.
+void prepare_shm_process();
+
 }  // namespace tutti
