@@ -161,6 +161,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   std::uint32_t submitted_sequence() const { return group_->last_sequence(); }
   std::vector<int> list_awaited_peers() const;
   Awaited find_awaited_peers();
+  std::map<int, RankState> ask_all() const;
   int name_waits(const std::map<int, RankState>& states, std::uint32_t sequence, std::string& text) const;
   int find_blocker(std::vector<int> peers, const std::map<int, RankState>& states) const;
   // `owner`: of a stream, the group that it belongs to.

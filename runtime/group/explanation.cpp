@@ -11,6 +11,7 @@ namespace tutti {
 namespace {
 
 constexpr std::chrono::milliseconds kExplanationTime{300};
+constexpr std::chrono::milliseconds kBusyExplanationTime{1000};  // where ranks are short of CPU time
 constexpr std::uint32_t kComparedCalls = 4;  // of each rank: the last that is complete is among them
 constexpr std::size_t kMostMessages = 16;    // that are inspected, and peers that are asked
 
@@ -30,9 +31,22 @@ Status CommGroup::Impl::explain_mismatch(const Status& found) {
                 difference->peer);
 }
 
+// A rank that runs and does not answer may wait for a CPU, as may a leader that others are hidden behind. It is asked
+// once more before it is blamed.
+std::map<int, RankState> CommGroup::Impl::ask_all() const {
+  const auto ask = [this](std::chrono::milliseconds at_most) {
+    return world_->ask_members(context(), at_most, {}, kComparedCalls);
+  };
+  auto states = ask(kExplanationTime);
+  const bool has_busy = std::ranges::any_of(states, [](const auto& entry) {
+    return !entry.second.has_answered && entry.second.process.condition == ProcessCondition::runs;
+  });
+  return has_busy ? ask(kBusyExplanationTime) : states;
+}
+
 CommGroup::Impl::Awaited CommGroup::Impl::find_awaited(std::uint32_t sequence) {
   if (sequence == 0) return find_awaited_peers();
-  const auto states = world_->ask_members(context(), kExplanationTime, {}, kComparedCalls);
+  const auto states = ask_all();
   Awaited awaited{"all ranks have called it", world_->find_missing(context(), states, sequence),
                   Status::kNoPeer};
   if (!awaited.verdicts.empty()) {
@@ -106,7 +120,7 @@ std::vector<int> CommGroup::Impl::list_awaited_peers() const {
 CommGroup::Impl::Awaited CommGroup::Impl::find_awaited_peers() {
   const std::vector<int> peers = list_awaited_peers();
   if (peers.empty()) return {};
-  const auto states = world_->ask_members(context(), kExplanationTime, {}, kComparedCalls);
+  const auto states = ask_all();
   const auto judge = [&](int peer) {
     const auto state = states.find(peer);
     return world_->judge_member(context(), peer, state == states.end() ? RankState() : state->second);

@@ -22,6 +22,13 @@ void note_completed(std::uint64_t context, const RankState& state, RankVerdict& 
   }
 }
 
+// Whose verdict comes first: the least. A rank that cannot go on, then one that does not answer though it may only be
+// busy, then those with the fewest calls.
+std::int64_t order_of_blame(const RankVerdict& verdict, const RankState& state) {
+  if (state.has_answered) return state.sequence();
+  return verdict.kind == VerdictKind::late ? -1 : -2;
+}
+
 // Marks the verdicts about ranks that wait for the first one, or for a rank that does.
 void mark_consequences(const std::map<int, RankState>& states, std::vector<RankVerdict>& verdicts) {
   std::vector<int> causes{verdicts.front().world_rank};
@@ -106,13 +113,12 @@ CompletedCalls WorldState::read_completed(int world_rank) const {
   if (!recorded) return completed;
   for (const record::RecordedGroup& group : recorded->groups) {
     if (!group.is_open) continue;
-    CompletedCall last{group.context, 0, {}};
-    for (const record::RecordedCall& call : group.operations) {
-      if (call.state.phase != record::Phase::complete) continue;
-      last.sequence = static_cast<std::uint32_t>(call.sequence);
-      last.call = describe_contract(call.kind, call.count);
-    }
-    if (last.sequence != 0) completed.calls.push_back(std::move(last));
+    const auto last = std::find_if(
+        group.operations.rbegin(), group.operations.rend(),
+        [](const record::RecordedCall& call) { return call.state.phase == record::Phase::complete; });
+    if (last == group.operations.rend()) continue;
+    completed.calls.push_back({group.context, static_cast<std::uint32_t>(last->sequence),
+                               describe_contract(last->kind, last->count)});
   }
   return completed;
 }
@@ -135,15 +141,14 @@ std::vector<RankVerdict> WorldState::find_missing(std::uint64_t context,
                                                   std::uint32_t sequence) {
   std::vector<RankVerdict> verdicts;
   std::size_t blamed = 0;
-  std::int64_t least_lead = std::numeric_limits<std::int64_t>::max();
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const auto& [rank, state] : states) {
     const bool is_hidden = !state.behind.empty();
     if (state.has_answered && state.has_group && state.sequence() >= sequence) continue;
     verdicts.push_back(judge_member(context, rank, state));
-    // A silent rank is the cause; among the others it is the one with the fewest calls.
-    const std::int64_t lead = state.has_answered ? std::int64_t{state.sequence()} : -1;
-    if (is_hidden || lead >= least_lead) continue;
-    least_lead = lead;
+    const std::int64_t order = order_of_blame(verdicts.back(), state);
+    if (is_hidden || order >= least) continue;
+    least = order;
     blamed = verdicts.size() - 1;
   }
   // The rank on the route that does not answer need not be a member.
@@ -160,8 +165,9 @@ std::vector<RankVerdict> WorldState::find_missing(std::uint64_t context,
     judge(state.process, obstacle);
     obstacle.completed_sequence = state.recorded.sequence;
     obstacle.completed_call = state.recorded.call;
+    const std::int64_t order = order_of_blame(obstacle, state);
     verdicts.push_back(std::move(obstacle));
-    if (least_lead >= 0) blamed = verdicts.size() - 1, least_lead = -1;
+    if (order < least) blamed = verdicts.size() - 1, least = order;
   }
   if (verdicts.empty()) return verdicts;
   std::rotate(verdicts.begin(), verdicts.begin() + static_cast<std::ptrdiff_t>(blamed),
