@@ -177,7 +177,7 @@ struct CommGroup::Impl final : public GroupMember, public std::enable_shared_fro
   };
   Lineage lineage() const;
   // Of the members of a successor, in its order: their ranks in this group's world.
-  std::vector<int> world_ranks_of(const Membership& successor) const;
+  std::vector<int> world_ranks_of(const Successor& successor) const;
   // With those of other machines that are dead; throws for a list that is not one of other members.
   std::set<std::int32_t> ids_left_out(const Change& change) const;
   ControlOptions control_options(const Lineage& of) const;

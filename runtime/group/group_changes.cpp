@@ -31,6 +31,18 @@ bool may_begin_again(const Status& status, Clock::time_point deadline, const cha
   return true;
 }
 
+ControlOptions control_of_newcomer(const Invitation& invitation, std::chrono::milliseconds timeout) {
+  ControlOptions control;
+  control.job = invitation.lineage;
+  control.secret = invitation.secret;
+  control.security = invitation.security;
+  control.build_id = std::string(build_id());
+  control.rank = kJoining;
+  control.size = static_cast<int>(invitation.membership.members.size());
+  control.silence = timeout / 3;
+  return control;
+}
+
 // Before anything is sent: a process that differs would end the start of the new world on all members.
 Status check_security(WireSecurity own, WireSecurity invited) {
   if (own == invited) return {};
@@ -42,11 +54,17 @@ Status check_security(WireSecurity own, WireSecurity invited) {
 
 }  // namespace
 
-// All have been members of this group.
-std::vector<int> CommGroup::Impl::world_ranks_of(const Membership& successor) const {
+// Empty: the transports are of no use to it. Members that have none yet: -1; the others have been in this group.
+std::vector<int> CommGroup::Impl::world_ranks_of(const Successor& successor) const {
+  RanksPayload newcomers;
+  if (!successor.keeps_transports || !decode(successor.newcomers, newcomers)) return {};
   const std::vector<Member> members = lineage().membership.members;
   std::vector<int> ranks;
-  for (const Member& stays : successor.members) {
+  for (const Member& stays : successor.membership.members) {
+    if (std::find(newcomers.ranks.begin(), newcomers.ranks.end(), stays.id) != newcomers.ranks.end()) {
+      ranks.push_back(-1);
+      continue;
+    }
     const auto at = std::find_if(members.begin(), members.end(),
                                  [&](const Member& member) { return member.id == stays.id; });
     if (at == members.end())
@@ -109,13 +127,14 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::change(const Change& change) {
     if (!agreed) throw_error(agreed.status().with_context(change.call));
     const Successor& successor = agreed->successor;
     next.membership = successor.membership;
+    const std::vector<int> ranks_before = world_ranks_of(successor);
     auto world = WorldState::make_successor(
-        *world_, meet_as_successor(world_->keys(), world_->info(), *agreed, next.id),
-        successor.keeps_transports ? world_ranks_of(successor.membership) : std::vector<int>(),
+        *world_, meet_as_successor(world_->keys(), world_->info(), *agreed, next.id), ranks_before,
         time_to_start(options.deadline, group_->timeout()));
     if (!world && may_begin_again(world.status(), options.deadline, change.call)) continue;
     if (!world) throw_error(world.status().with_context(change.call));
-    if (!successor.keeps_transports) next.engine_epoch = next.membership.epoch;
+    if (ranks_before.empty() || std::count(ranks_before.begin(), ranks_before.end(), -1) > 0)
+      next.engine_epoch = next.membership.epoch;
     std::shared_ptr<Impl> made = make(*world, first_ranks(next.membership.members.size()),
                                       context_of("successor", successor.job), group_->timeout(), rules_);
     made->lineage_ = std::move(next);
@@ -196,13 +215,7 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::join(std::string_view invitati
   AgreementOptions options;
   options.deadline = Clock::now() + settings->timeout;
   options.listener = listener->get();
-  options.control.job = parsed->lineage;
-  options.control.secret = parsed->secret;
-  options.control.security = security;
-  options.control.build_id = bootstrap.build_id;
-  options.control.rank = kJoining;
-  options.control.size = static_cast<int>(members.size());
-  options.control.silence = settings->timeout / 3;
+  options.control = control_of_newcomer(*parsed, settings->timeout);
   options.control.open_listeners = *open_listeners;
   const WorldKeys keys{*listener, {}, parsed->lineage, parsed->secret, *open_listeners, security};
   WorldInfo info;

@@ -44,6 +44,7 @@ WorldState::WorldState(World world, WorldSettings settings, Inheritance taken)
       settings_(std::move(settings)),
       fork_generation_(tutti::fork_generation()),
       records_(std::move(taken.records)),
+      has_newcomers_(taken.has_newcomers),
       peers_(std::move(taken.peers)),
       paths_(std::move(taken.paths)),
       engine_(std::move(taken.engine)) {}
@@ -80,10 +81,16 @@ Result<std::shared_ptr<WorldState>> WorldState::make_successor(WorldState& old, 
   WorldSettings settings = old.settings_;
   settings.needs_metrics = false;  // a rank of the old world that is not in the new one may still serve
   if (!ranks_before.empty()) {
-    Inheritance kept{old.engine_, {}, {}, {}};
+    Inheritance kept{old.engine_, {}, {}, {}, false};
+    kept.has_newcomers = std::find(ranks_before.begin(), ranks_before.end(), -1) != ranks_before.end();
     // Ranks that are to be bound get places anew, for which they exchange where they may run.
-    const bool keeps_records = settings.pin.policy == PinPolicy::off;
+    const bool keeps_records = settings.pin.policy == PinPolicy::off && !kept.has_newcomers;
     for (const int rank : ranks_before) {
+      if (rank < 0) {
+        kept.peers.emplace_back();
+        kept.paths.emplace_back();
+        continue;
+      }
       if (keeps_records) kept.records.push_back(old.records_[static_cast<std::size_t>(rank)]);
       kept.peers.push_back(old.peers_[static_cast<std::size_t>(rank)]);
       kept.paths.push_back(old.paths_[static_cast<std::size_t>(rank)]);
@@ -120,11 +127,11 @@ Result<std::shared_ptr<WorldState>> WorldState::start(World joined, WorldSetting
 }
 
 Status WorldState::start() {
-  const bool has_transports = engine_ != nullptr;
-  if (!has_transports) TUTTI_RETURN_IF_ERROR(open_trace());
+  const bool needs_transports = engine_ == nullptr || has_newcomers_;
+  if (engine_ == nullptr) TUTTI_RETURN_IF_ERROR(open_trace());
   TUTTI_RETURN_IF_ERROR(agree());
   TUTTI_RETURN_IF_ERROR(open_record());
-  if (!has_transports) TUTTI_RETURN_IF_ERROR(open_transports());
+  if (needs_transports) TUTTI_RETURN_IF_ERROR(open_transports());
   return judge_tuning();
 }
 

@@ -77,8 +77,9 @@ class WorldState final : private ControlObserver, private StallReceiver {
   static Result<std::shared_ptr<WorldState>> make(const BootstrapOptions& options, Meeting meeting,
                                                   WorldSettings settings);
   // A world of members of a group of `old`. Collective over the ranks of `meeting`. `ranks_before`: the ranks of all
-  // in `old`, whose engine and paths it then keeps; empty, on all, where processes have joined: it opens transports of
-  // its own. Errors: peer_failed if a rank is lost meanwhile.
+  // in `old`, -1 for those that join by make(). It then keeps the engine and the paths of `old`, if the joining ones
+  // can use the same transports. Empty, on all: it opens transports of its own. Errors: peer_failed if a rank is lost
+  // meanwhile.
   static Result<std::shared_ptr<WorldState>> make_successor(WorldState& old, Meeting meeting,
                                                             const std::vector<int>& ranks_before,
                                                             std::chrono::milliseconds timeout);
@@ -159,12 +160,13 @@ class WorldState final : private ControlObserver, private StallReceiver {
   bool find_root();
 
  private:
-  // Taken by a world from the one that all of its ranks were in before; by rank.
+  // Taken by a world from the one before; by rank.
   struct Inheritance {
     std::shared_ptr<WorldEngine> engine;  // null: nothing is taken
-    std::vector<PeerAddress> peers;
+    std::vector<PeerAddress> peers;       // without transport: a newcomer, or the own rank
     std::vector<TransportPath> paths;
     std::vector<RankRecord> records;  // empty: they are exchanged
+    bool has_newcomers = false;
   };
   WorldState(World world, WorldSettings settings, Inheritance taken);
   static Result<std::shared_ptr<WorldState>> start(World joined, WorldSettings settings, Inheritance taken,
@@ -185,6 +187,8 @@ class WorldState final : private ControlObserver, private StallReceiver {
     Status all;     // by all transports that cannot be used here
     Status memory;  // by shared memory
   };
+  bool may_extend_engine() const;
+  void drop_engine();
   Refusals open_listed(const std::vector<std::string>& names);
   std::vector<Transport*> list_transports() const;
   Status open_transports(const std::vector<std::string>& names);
@@ -250,6 +254,7 @@ class WorldState final : private ControlObserver, private StallReceiver {
   std::string start_error_;           // why this rank leaves during the start
   std::uint32_t contract_hash_ = 0;
   std::vector<RankRecord> records_;  // by rank
+  bool has_newcomers_ = false;       // ranks that do not have the engine's transports yet
   WorldDomains domains_;
   std::vector<std::vector<std::uint32_t>> progress_cpus_;  // of its progress threads; empty: anywhere
   std::vector<std::uint32_t> own_cpus_;                    // that this rank may use, rising

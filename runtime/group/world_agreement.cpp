@@ -278,6 +278,11 @@ Status WorldState::swap_records() {
     mine.problem = refused.message();
   mine.contract = encode_contract(settings_.contract);
   mine.tuning = digest_of(settings_.tuning);
+  if (engine_ != nullptr) {
+    for (const Transport* const transport : engine_->list_transports())
+      mine.transports += fmt::format("{}{}", mine.transports.empty() ? "" : ",", transport->caps().name);
+    mine.most_ranks_here = engine_->ranks_here();
+  }
   auto exchanged = exchange_records(control(), mine, start_deadline_);
   if (!exchanged) return exchanged.status();
   identity_ = exchanged->front().identity;

@@ -7,8 +7,8 @@
 namespace tutti {
 
 WorldEngine::WorldEngine(std::vector<std::unique_ptr<Transport>> transports, Engine::Options options,
-                         std::unique_ptr<Trace> trace)
-    : trace_(std::move(trace)) {
+                         std::unique_ptr<Trace> trace, int ranks_here)
+    : trace_(std::move(trace)), ranks_here_(ranks_here) {
   options.on_stall = [this](const Stall& stall) { on_stall(stall); };
   options.trace = trace_.get();
   engine_ = std::make_unique<Engine>(std::move(transports), std::move(options));

@@ -1,4 +1,4 @@
-// The engine of a world, with what it needs to the end. Worlds that follow from one another by shrinking share one,
+// The engine of a world, with what it needs to the end. Worlds that follow from one another share one where they can,
 // because opening transports is the most expensive part of a start. Knows of a world only that it has groups.
 #pragma once
 
@@ -26,14 +26,16 @@ class StallReceiver {
 
 class WorldEngine {
  public:
-  // `options.on_stall` and `options.trace` are set here.
+  // `options.on_stall` and `options.trace` are set here. `ranks_here`: those of this machine, for whose number
+  // `options.waiting` was chosen.
   WorldEngine(std::vector<std::unique_ptr<Transport>> transports, Engine::Options options,
-              std::unique_ptr<Trace> trace);
+              std::unique_ptr<Trace> trace, int ranks_here);
   WorldEngine(const WorldEngine&) = delete;
   WorldEngine& operator=(const WorldEngine&) = delete;
 
   Engine& engine() { return *engine_; }
   std::vector<Transport*> list_transports();
+  int ranks_here() const { return ranks_here_; }
 
   // A world uses the engine from add() to remove(), which waits for its last report.
   void add(StallReceiver& world);
@@ -51,6 +53,7 @@ class WorldEngine {
   };
 
   std::unique_ptr<Trace> trace_;  // null: not asked for
+  int ranks_here_;
   std::mutex mutex_;
   std::condition_variable reported_;
   std::vector<std::unique_ptr<User>> users_;

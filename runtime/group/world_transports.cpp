@@ -75,6 +75,7 @@ Status WorldState::open_transports() {
   settings_.transport.node_id = info().node_id;
   settings_.transport.interface = info().interface;
   settings_.transport.wire_key = world_.data_key;
+  if (engine_ != nullptr && !may_extend_engine()) drop_engine();
   if (!settings_.transports.empty()) {
     TUTTI_RETURN_IF_ERROR(open_transports(settings_.transports));
   } else if (info().node_count == 1 && is_one_process_) {
@@ -85,6 +86,7 @@ Status WorldState::open_transports() {
     TUTTI_RETURN_IF_ERROR(open_between_nodes());
   }
   report_transports();
+  if (engine_ != nullptr) return {};
   Engine::Options options;
   const bool has_messages = std::any_of(peers_.begin(), peers_.end(), [](const PeerAddress& peer) {
     return peer.transport != nullptr && peer.transport->caps().family == Family::message;
@@ -96,8 +98,26 @@ Status WorldState::open_transports() {
   options.stall_warning = settings_.stall_warning;
   options.progress_threads = progress_thread_options();
   options.helpers = helper_options();
-  engine_ = std::make_shared<WorldEngine>(std::move(transports_), std::move(options), std::move(trace_));
+  engine_ = std::make_shared<WorldEngine>(std::move(transports_), std::move(options), std::move(trace_),
+                                          rank_count_here_);
   return {};
+}
+
+// Can newcomers use what the other ranks have? That is so for shared memory alone, which has neither keys nor
+// interfaces, on a machine that does not get more ranks than the engines are made to wait for. Equal on all ranks.
+bool WorldState::may_extend_engine() const {
+  if (info().node_count != 1 || (is_one_process_ && settings_.transports.empty())) return false;
+  return std::all_of(records_.begin(), records_.end(), [&](const RankRecord& record) {
+    return record.transports.empty() ||
+           (record.transports == "shm" && rank_count_here_ <= record.most_ranks_here);
+  });
+}
+
+void WorldState::drop_engine() {
+  engine_.reset();
+  peers_.clear();
+  paths_.clear();
+  settings_.trace_path.clear();  // the old engine has the file
 }
 
 ProgressThreadOptions WorldState::progress_thread_options() const {
@@ -120,6 +140,7 @@ HelperOptions WorldState::helper_options() const {
 
 std::vector<Transport*> WorldState::list_transports() const {
   std::vector<Transport*> transports;
+  if (engine_ != nullptr) return engine_->list_transports();
   for (const auto& transport : transports_) transports.push_back(transport.get());
   return transports;
 }
@@ -127,7 +148,9 @@ std::vector<Transport*> WorldState::list_transports() const {
 // Shared memory alone, unless some rank cannot have it.
 Status WorldState::open_on_one_node() {
   const Status verdict = agree_on(open_transports({"shm"}));
-  return verdict || !is_refusal(verdict) ? verdict : open_between_nodes();
+  if (verdict || !is_refusal(verdict)) return verdict;
+  if (engine_ != nullptr) drop_engine();
+  return open_between_nodes();
 }
 
 // The first network that connects all nodes: one that is missing on some node is useless on the others.
@@ -179,6 +202,8 @@ Result<std::vector<Status>> WorldState::exchange(const Status& own) {
 WorldState::Refusals WorldState::open_listed(const std::vector<std::string>& names) {
   Refusals refusals;
   transports_.clear();
+  peers_.clear();
+  paths_.clear();
   for (const std::string& name : names) {
     const auto entries = transport_entries();
     const bool is_module = std::any_of(entries.begin(), entries.end(), [&](const TransportEntry& entry) {
@@ -208,7 +233,7 @@ WorldState::Refusals WorldState::open_listed(const std::vector<std::string>& nam
 
 // Every rank reports its refusals; addresses are exchanged in any case.
 Status WorldState::open_transports(const std::vector<std::string>& names) {
-  const Refusals refusals = open_listed(names);
+  const Refusals refusals = engine_ != nullptr ? Refusals() : open_listed(names);
   const Status& refusal = refusals.all;
   // No early return: other ranks wait for our addresses, and an empty list tells them that there are none.
   const auto addresses = swap_addresses();
@@ -256,7 +281,7 @@ Result<std::vector<std::map<std::string, std::string>>> WorldState::swap_address
   return addresses;
 }
 
-// The ranks of this node that this rank maps the memory of; by rank, with their addresses.
+// The ranks of this node that this rank maps the memory of, if they have not met; by rank, with their addresses.
 std::map<std::size_t, std::span<const std::byte>> WorldState::find_neighbours(
     const Transport& shm, const Addresses& addresses) const {
   std::vector<std::size_t> sharing;  // ranks, with this one
@@ -270,7 +295,9 @@ std::map<std::size_t, std::span<const std::byte>> WorldState::find_neighbours(
   for (std::size_t distance = 1; distance < std::min(kMetOnEitherSide + 1, sharing.size()); ++distance) {
     for (const std::size_t step : {distance, sharing.size() - distance}) {
       const std::size_t rank = sharing[(own_index + step) % sharing.size()];
-      if (static_cast<int>(rank) != info().rank) neighbours[rank] = *find_reachable(shm, addresses[rank]);
+      const bool has_met = rank < peers_.size() && peers_[rank].transport != nullptr;
+      if (static_cast<int>(rank) != info().rank && !has_met)
+        neighbours[rank] = *find_reachable(shm, addresses[rank]);
     }
   }
   return neighbours;
@@ -316,14 +343,14 @@ Result<std::vector<Status>> WorldState::meet_neighbours(const Addresses& address
 }
 
 // Both sides take the first transport in the common order of preference that both have and that reaches.
-// `apart`: by rank, the reason why it cannot share memory.
+// Ranks that met in an earlier world keep theirs. `apart`: by rank, the reason why it cannot share memory.
 Status WorldState::choose_paths(const Addresses& addresses, const std::vector<Status>& apart) {
-  peers_.assign(addresses.size(), {});
-  paths_.assign(addresses.size(), {});
+  peers_.resize(addresses.size());
+  paths_.resize(addresses.size());
   const Status& own = apart[static_cast<std::size_t>(info().rank)];
   const std::vector<Transport*> transports = list_transports();
   for (std::size_t rank = 0; rank < addresses.size(); ++rank) {
-    if (static_cast<int>(rank) == info().rank) continue;
+    if (static_cast<int>(rank) == info().rank || peers_[rank].transport != nullptr) continue;
     const std::map<std::string, std::string>& theirs = addresses[rank];
     StatusCode code = StatusCode::unsupported;
     std::string reasons = theirs.empty() ? "it could not open any" : "";

@@ -270,18 +270,29 @@ bool AgreementLeader::is_one_scope() const {
 }
 
 Status AgreementLeader::propose() {
-  successor_ = {random_job(), {}, joiners_to_admit() == 0, {membership_.epoch + 1, membership_.next_id, {}}};
+  successor_ = {random_job(),
+                {},
+                options_.engine_epoch != kNoEngine,
+                {},
+                {membership_.epoch + 1, membership_.next_id, {}}};
   Membership& next = successor_.membership;
+  RanksPayload newcomers;
   for (const Member& member : membership_.members) {
     const auto found = candidates_.find(member.id);
     if (member.id != claim_.rank && found == candidates_.end()) continue;
     next.members.push_back(member);
-    if (member.id != claim_.rank && found->second.engine_epoch != options_.engine_epoch)
+    const std::uint64_t epoch = member.id == claim_.rank ? options_.engine_epoch : found->second.engine_epoch;
+    if (epoch == kNoEngine) {
+      newcomers.ranks.push_back(member.id);
+    } else if (epoch != options_.engine_epoch) {
       successor_.keeps_transports = false;
+    }
   }
-  for (std::size_t i = 0; i < joiners_to_admit(); ++i)
+  for (std::size_t i = 0; i < joiners_to_admit(); ++i) {
+    newcomers.ranks.push_back(next.next_id);
     next.members.push_back({next.next_id++, joiners_[i].place});
-  if (options_.engine_epoch == kNoEngine) successor_.keeps_transports = false;
+  }
+  successor_.newcomers = encode(newcomers);
   if (!is_one_scope()) {
     if (!options_.control.open_listeners)
       return end(unsupported("the members are on several nodes, which cannot reach each other"));

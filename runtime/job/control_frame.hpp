@@ -32,8 +32,7 @@ enum class FrameType : std::uint8_t {
   gone,           // up: GonePayload: a rank below the sender has left or is dead
   gather,         // up: EntriesPayload
   gathered,       // down, to all: GatherPayload with all values in rank order
-  gather_failed,  // down, to all: GatherPayload with the reason as one value; source: the rank that is
-                  // gone
+  gather_failed,  // down, to all: GatherPayload with the reason as one value; source: the rank that is gone
   query_missing,  // up: GatherPayload without values; number 0 asks about the start
   missing,        // down, to `target`: GatherPayload with the missing ranks as one value; source: the first
   failure,        // FailurePayload; up: a cause that a rank reports; down, to all: the cause that holds
@@ -211,7 +210,7 @@ struct Membership {
 };
 struct MembershipPayload {
   std::string gone;                // encode(RanksPayload): ids of members that the sender knows to be gone
-  std::uint64_t engine_epoch = 0;  // Membership::epoch in which its transports were opened
+  std::uint64_t engine_epoch = 0;  // Membership::epoch in which a process last opened transports for it
   Membership membership;           // of a process that wants to join: itself
   static auto fields(auto& self) { return std::tie(self.gone, self.engine_epoch, self.membership); }
 };
@@ -219,10 +218,11 @@ struct MembershipPayload {
 struct Successor {
   std::string job;                // of its bootstrap
   std::string root_addresses;     // of its rank 0, for ranks of other network namespaces
-  bool keeps_transports = false;  // all members have opened theirs together; otherwise they open new ones
+  bool keeps_transports = false;  // all but newcomers have opened theirs together; else all open new ones
+  std::string newcomers;          // encode(RanksPayload): ids of members that have opened no transports yet
   Membership membership;
   static auto fields(auto& self) {
-    return std::tie(self.job, self.root_addresses, self.keeps_transports, self.membership);
+    return std::tie(self.job, self.root_addresses, self.keeps_transports, self.newcomers, self.membership);
   }
 };
 // How a process can join a group.

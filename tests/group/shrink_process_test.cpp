@@ -42,3 +42,17 @@ TEST_CASE("shrinking leaves no descriptor and no mapping behind") {
   INFO(outcome.out << outcome.err);
   CHECK(outcome.status == 0);
 }
+
+TEST_CASE("replacing ranks leaves no descriptor and no mapping behind") {
+  const Outcome outcome = run({SHRINK_PROGRAM, "4", "rotate"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(count(outcome.out, "was in a group of 4") == 16);
+}
+
+TEST_CASE("a group on shared memory grows by a process of its node, then by one of another node") {
+  const Outcome outcome = run({SHRINK_PROGRAM, "2", "grow"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  CHECK(count(outcome.out, "is in a group of 3") == 3);
+}

@@ -2,6 +2,8 @@
 //   shrink_program SIZE SURVIVORS SEED      exit status 0: every survivor ended in one group with right results
 //   shrink_program SIZE replace SEED        each killed rank is replaced by a new process
 //   shrink_program SIZE repeat              shrinks sound groups again and again; no descriptor may be left
+//   shrink_program SIZE rotate              rank 1 leaves, and a new process comes; again and again
+//   shrink_program SIZE grow                grows by a process of this node, and replaces one by a process of another
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -173,14 +175,21 @@ std::size_t count_mappings() {
       std::count(std::istreambuf_iterator<char>(maps), std::istreambuf_iterator<char>(), '\n'));
 }
 
-// AddressSanitizer maps memory of its own as it goes.
+// Sanitizers map memory of their own as they go.
 bool counts_mappings() {
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
   return false;
 #endif
 #endif
   return true;
+}
+
+// Against the counts of an earlier time.
+bool has_left_nothing(std::size_t descriptors, std::size_t mappings) {
+  print("descriptors " + std::to_string(descriptors) + " " + std::to_string(count_descriptors()) +
+        " mappings " + std::to_string(mappings) + " " + std::to_string(count_mappings()));
+  return count_descriptors() <= descriptors && (!counts_mappings() || count_mappings() <= mappings + 8);
 }
 
 int repeat(const std::string& id, int rank, int size) {
@@ -195,20 +204,63 @@ int repeat(const std::string& id, int rank, int size) {
     group.barrier();  // all have closed the group before this one by now
     if (i == 4) mappings = count_mappings();
   }
-  print("descriptors " + std::to_string(descriptors) + " " + std::to_string(count_descriptors()) +
-        " mappings " + std::to_string(mappings) + " " + std::to_string(count_mappings()));
-  const bool is_clean =
-      count_descriptors() <= descriptors && (!counts_mappings() || count_mappings() <= mappings + 8);
+  const bool is_clean = has_left_nothing(descriptors, mappings);
   group.barrier();
   return is_clean ? 0 : 6;
 }
 
+constexpr int kRotations = 12;
+
+// Rank 0 waits again and again, which is when transports forget peers that have ended.
+void wait_often(const CommGroup& group) {
+  for (int i = 0; i < 20; ++i) {
+    if (group.rank() == 1) std::this_thread::sleep_for(20ms);
+    group.barrier();
+  }
+}
+
+// Each member but rank 0 comes to rank 1 and leaves.
+int rotate(CommGroup group, int number) {
+  const int size = group.size();
+  std::size_t descriptors = 0, mappings = 0;
+  for (int round = 0;; ++round) {
+    group.broadcast(std::span(&round, 1), 0);
+    if (!adds_up(group, number)) return 3;
+    if (round == 4 || round == kRotations) wait_often(group);
+    if (round == 4) descriptors = count_descriptors(), mappings = count_mappings();
+    if (round == kRotations || group.rank() == 1) break;
+    group = group.reconfigure(size, std::vector{1});
+  }
+  print(std::to_string(number) + " was in a group of " + std::to_string(group.size()));
+  // The member that left last may still be there: four descriptors.
+  const bool is_clean = number != 0 || has_left_nothing(descriptors + 4, mappings);
+  if (group.rank() != 1) group = group.shrink(std::vector{1});  // nobody leaves before rank 0 has counted
+  return is_clean ? 0 : 6;
+}
+
 // Writes its invitation to the pipe, which the parent reads.
-int replaced(const std::string& id, int rank, int size, int pipe) {
-  const CommGroup group = join(id, rank, size);
-  const std::string text = rank == 0 ? group.invitation() + "\n" : "";
-  if (::write(pipe, text.data(), text.size()) != static_cast<ssize_t>(text.size())) return 4;
-  return stay_whole(group, rank, static_cast<std::size_t>(size));
+void invite(const CommGroup& group, int pipe) {
+  const std::string text = group.invitation() + "\n";
+  if (::write(pipe, text.data(), text.size()) != static_cast<ssize_t>(text.size())) std::exit(4);
+}
+
+constexpr const char* kOtherNode = "elsewhere";
+
+int grow(CommGroup group, int number, int pipe) {
+  if (number < kNew) {
+    if (!adds_up(group, number)) return 3;
+    group = group.grow(group.size() + 1);
+    if (number == 0) invite(group, pipe);
+  }
+  if (number <= kNew) {
+    if (!adds_up(group, number)) return 3;
+    if (group.rank() == 1) return 0;
+    group = group.reconfigure(group.size(), std::vector{1});
+  }
+  if (!adds_up(group, number)) return 3;
+  print(std::to_string(number) + " is in a group of " + std::to_string(group.size()));
+  group.barrier();
+  return 0;
 }
 
 std::string read_line(int pipe) {
@@ -220,12 +272,42 @@ std::string read_line(int pipe) {
 int run_rank(const std::string& mode, const std::string& id, int rank, int size, int pipe) {
   try {
     if (mode == "repeat") return repeat(id, rank, size);
-    if (mode == "replace") return replaced(id, rank, size, pipe);
-    return survive(id, rank, size, std::atoi(mode.c_str()), pipe);
+    if (mode != "replace" && mode != "rotate" && mode != "grow")
+      return survive(id, rank, size, std::atoi(mode.c_str()), pipe);
+    if (mode == "grow") ::unsetenv("TUTTI_TRANSPORTS");  // shared memory alone, until a node is added
+    const CommGroup group = join(id, rank, size);
+    if (rank == 0) invite(group, pipe);
+    if (mode == "rotate") return rotate(group, rank);
+    if (mode == "grow") return grow(group, rank, pipe);
+    return stay_whole(group, rank, static_cast<std::size_t>(size));
   } catch (const tutti::Error& error) {
     print("rank " + std::to_string(rank) + " threw " + error.what());
     return 7;
   }
+}
+
+pid_t start_new(const std::string& mode, const std::string& invitation, int number) {
+  const pid_t pid = ::fork();
+  if (pid != 0) return pid;
+  try {
+    if (mode == "grow") ::unsetenv("TUTTI_TRANSPORTS");
+    if (mode == "grow" && number > kNew) ::setenv("TUTTI_NODE_ID", kOtherNode, 1);
+    const CommGroup group = tutti::join(invitation, 20s);
+    std::exit(mode == "grow" ? grow(group, number, -1) : rotate(group, number));
+  } catch (const tutti::Error& error) {
+    print(std::to_string(number) + " threw " + error.what());
+    std::exit(7);
+  }
+}
+
+// Gives a group that rotates all new processes at once; they come in any order.
+int let_join(const std::string& mode, std::vector<pid_t> ranks, int pipe) {
+  std::string invitation;
+  for (int i = 0; i < (mode == "grow" ? 2 : kRotations); ++i) {
+    if (i == 0 || mode == "grow") invitation = read_line(pipe);
+    ranks.push_back(start_new(mode, invitation, kNew + i));
+  }
+  return wait_for(ranks);
 }
 
 }  // namespace
@@ -245,6 +327,7 @@ int main(int argc, char** argv) {
     ranks.push_back(pid);
   }
   if (mode == "repeat") return wait_for(ranks);
+  if (mode == "rotate" || mode == "grow") return let_join(mode, std::move(ranks), pipe[0]);
   if (mode == "replace") return replace_some(ranks, read_line(pipe[0]), seed);
   return kill_some(ranks, static_cast<std::size_t>(std::atoi(mode.c_str())), pipe[0], seed);
 }
