@@ -166,7 +166,7 @@ Status WorldState::open_record() {
   rank.clock = std::to_string(info().machine_of_rank[own]);
   for (const char byte : identity_.substr(0, 6))
     rank.world += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  rank.tidies_folder = info().local_rank == 0;
+  rank.tidies_folder = info().local_rank == 0 && engine_ == nullptr;  // a successor has others wait for it
   auto opened = record::RankFile::open(settings_.record_folder, rank);
   if (opened) {
     record_ = *std::move(opened);
