@@ -48,14 +48,14 @@ double measure_clock_ns() {
   return least_ns;
 }
 
-// Times a poll that finds the flag; one that fails says nothing.
-bool is_here_timed(const FlagLine& line, std::uint64_t epoch, std::uint64_t digest, const WaitPolicy& waiting,
-                   PeerDistance& distance) {
+// Times a poll that finds the flag of `peer`; one that fails says nothing.
+bool is_here_timed(const FlagLine& line, std::uint64_t epoch, std::uint64_t digest, std::uint32_t peer,
+                   const WaitPolicy& waiting, PeerDistances& distances) {
   static const double kClockNs = measure_clock_ns();
   const SteadyClock::time_point begun = SteadyClock::now();
   const bool is_here = line.is_of(epoch, digest);
   const std::chrono::duration<double, std::nano> took = SteadyClock::now() - begun;
-  if (is_here) distance.note(took.count() - kClockNs, waiting.cross_llc_ns);
+  if (is_here) distances.note(peer, took.count() - kClockNs, waiting.cross_llc_ns);
   return is_here;
 }
 
@@ -135,12 +135,12 @@ struct CachedEpoch::Driver {
   const CachedEpoch& call;
   ControlBlocks& control_blocks;
   const WaitPolicy& waiting;
-  PeerDistance& distance;
+  PeerDistances& distances;
   const ControlBlocks::Area& area;
   const std::uintptr_t* origins;
   const std::uint64_t epoch, digest;
   const bool may_yield;
-  bool is_timed;
+  std::uint32_t waits_to_timed;  // up to the one that is timed; 0: none is
 
   static constexpr bool may_go_on() { return true; }
 
@@ -159,20 +159,32 @@ struct CachedEpoch::Driver {
     return true;
   }
   bool wait(const ResolvedStep& step) {
-    return has_come(step) ||
-           (may_yield && call.has_come_after_yields(line_at(step), step.line, area, epoch, digest));
+    const bool is_here = has_come(step) || (may_yield && call.has_come_after_yields(line_at(step), step.line,
+                                                                                    area, epoch, digest));
+    if (is_here && step.next_wait != 0) fetch_next((&step)[step.next_wait]);
+    return is_here;
+  }
+  // Peers of a fan-in come at about the same time: their lines cross while the data of this one are read. A line that is
+  // timed is not fetched ahead.
+  void fetch_next(const ResolvedStep& next) const {
+    if (waits_to_timed == 1) return;
+    __builtin_prefetch(&line_at(next));
+    const std::byte* const ahead = next.ahead.in(origins);
+    const std::size_t bytes = fetching_of(next, distances.of(next.peer).is_cross_llc()).early_bytes;
+    for (std::size_t at = 0; at < bytes; at += sizeof(FlagLine)) __builtin_prefetch(ahead + at);
   }
   bool has_come(const ResolvedStep& step) {
+    const PeerDistance& distance = distances.of(step.peer);
     if (step.is_after_signal) back_off(distance.backoff_ns(step.ahead_bytes), waiting.pauses_per_ns);
     const FlagLine& line = line_at(step);
     // A rank that only receives does not write there next.
     const bool takes_ownership =
         distance.is_cross_llc() && control_blocks.alternates_owner() && !step.is_receive_only;
-    if (!std::exchange(is_timed, false))
+    if (waits_to_timed == 0 || --waits_to_timed != 0)
       return poll(step, origins, waiting.line_polls, takes_ownership,
                   [&] { return line.is_of(epoch, digest); });
     return poll(step, origins, waiting.line_polls, takes_ownership,
-                [&] { return is_here_timed(line, epoch, digest, waiting, distance); });
+                [&] { return is_here_timed(line, epoch, digest, step.peer, waiting, distances); });
   }
 };
 
@@ -250,17 +262,17 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
   std::array<std::uintptr_t, ResolvedPlace::peer_buffers> origins;
   resolved_.set_origins(origins.data(), area, epoch, epoch_, buffers);
   const WaitPolicy& waiting = group_.engine().wait_policy();
-  PeerDistance& distance = group_.distance();
+  PeerDistances& distances = group_.distances();
   Driver driver{*this,
                 control_blocks,
                 waiting,
-                distance,
+                distances,
                 area,
                 origins.data(),
                 epoch,
                 digest,
                 waiting.shares_cpus() && completion == Completion::blocking,
-                !waiting.shares_cpus() && distance.is_due()};
+                waiting.shares_cpus() ? 0 : distances.next_timed(epoch_.wait_count)};
   if (is_announced_) {
     const Announcement said;  // not shared
     FlagLine& line = control_blocks.lines_at(control_blocks.rank(), area)[0];
@@ -278,7 +290,7 @@ bool CachedEpoch::run_with_lock(const Call& call, Completion completion, WorkRef
   constexpr std::uint32_t kCallsPerCpu = 16;
   if (waiting.watches_cpus && sequence % kCallsPerCpu == 0) control_blocks.tell_cpu();
   // Two ranks that have heard from each other own the lines already.
-  if (distance.is_cross_llc() && !(control_blocks.alternates_owner() && hears_from_all_))
+  if (distances.has_cross_llc() && !(control_blocks.alternates_owner() && hears_from_all_))
     fetch_lines_of_next(sequence);
   record_end(sequence, begun);
   if (trace != nullptr) {

@@ -43,6 +43,7 @@ GroupContext::GroupContext(Engine& engine, Options options)
       record_(make_record()),
       submitted_(*record_),
       messenger_(*this),
+      distances_(size()),
       control_blocks_{
           ControlBlocks(options_.shape(BlockKind::tiny), options_.staging, options_.rank, size()),
           ControlBlocks(options_.shape(BlockKind::small), options_.staging, options_.rank, size()),

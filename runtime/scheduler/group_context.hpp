@@ -173,7 +173,7 @@ class GroupContext {
     submitted_.add(sequence, digest, contract, state);
     next_sequence_.store(sequence + 1, std::memory_order_relaxed);
   }
-  PeerDistance& distance() { return distance_; }
+  PeerDistances& distances() { return distances_; }
   // A call on control blocks that has its number, has begun its epoch and is blocked at a step.
   WorkRef resume(const Prepared& prepared, const Call& call, const OperationId& id, std::uint32_t slot,
                  const ResolvedStep* step, SteadyClock::time_point begun);
@@ -265,7 +265,7 @@ class GroupContext {
   SlotNeeds collective_needs_;  // the frames of slots 0..kSlots-1 cover them
   // By context, peer; those of a context are empty before its first.
   std::array<std::vector<std::unique_ptr<Endpoint>>, kContexts> endpoints_;
-  PeerDistance distance_;                      // with the progress lock held
+  PeerDistances distances_;                    // with the progress lock held
   SharedHeap* heap_ = nullptr;                 // the own one, where all members share memory
   std::unique_ptr<SharedWindow> window_;       // of the control blocks; opened with the first of them
   ByBlockKind<ControlBlocks> control_blocks_;  // made when first needed

@@ -1,5 +1,5 @@
-// Estimates core-to-core latency of cache lines from timed polls, and derives the back-off before the first poll.
-// Knows no control block and no clock.
+// Estimates core-to-core latency of cache lines from timed polls, for each peer, and derives the back-off before the
+// first poll. Knows no control block and no clock.
 //
 // Ranks that have just met come to their next call together. A poll right behind the own signal fetches the
 // peers' flag lines before they are written. Then the peers' stores must take them back first. After a short
@@ -15,26 +15,25 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "runtime/base/relax.hpp"
 
 namespace tutti {
 
-// Not thread-safe.
+// Of one peer. Not thread-safe.
 class PeerDistance {
  public:
-  static constexpr std::uint32_t kTimedEvery = 8;  // calls
   static constexpr std::uint32_t kInARow = 4;  // timed polls that say otherwise, without another in between
 
   bool is_cross_llc() const { return is_cross_llc_; }
-  // Is the first poll of the next call to be timed?
-  bool is_due() { return ++count_ % kTimedEvery == 0; }
   // A poll that found the flag took so long; `cross_llc_ns` and more is between caches.
   void note(double poll_ns, double cross_llc_ns) {
     const bool is_cross = poll_ns >= cross_llc_ns;
-    if (is_cross) cross_polls_ns_[cross_polls_++ % kInARow] = std::clamp(poll_ns, 0.0, kMostPollNs);
-    streak_ = is_cross == is_cross_llc_ ? 0 : streak_ + 1;
-    if (streak_ < kInARow) return;
+    if (is_cross)
+      cross_polls_ns_[cross_polls_++ % kInARow] = static_cast<float>(std::clamp(poll_ns, 0.0, kMostPollNs));
+    if (is_cross == is_cross_llc_) streak_ = 0;
+    if (is_cross == is_cross_llc_ || ++streak_ < kInARow) return;
     is_cross_llc_ = !is_cross_llc_;
     streak_ = 0;
   }
@@ -53,8 +52,38 @@ class PeerDistance {
   static constexpr double kMostPollNs = 500;
 
   bool is_cross_llc_ = false;
-  std::uint32_t count_ = 0, streak_ = 0, cross_polls_ = 0;
-  std::array<double, kInARow> cross_polls_ns_ = {};  // the last ones; the shortest were not interrupted
+  std::uint8_t streak_ = 0, cross_polls_ = 0;
+  std::array<float, kInARow> cross_polls_ns_ = {};  // the last ones; the shortest were not interrupted
+};
+
+// Of the members of a group. They take memory with the first poll that is timed: not where ranks share CPUs. Not
+// thread-safe.
+class PeerDistances {
+ public:
+  static constexpr std::uint32_t kTimedEvery = 8;  // calls
+
+  explicit PeerDistances(std::uint32_t size) : size_(size) {}
+
+  const PeerDistance& of(std::uint32_t peer) const { return known_.empty() ? unknown_ : known_[peer]; }
+  // Is some peer in another last-level cache?
+  bool has_cross_llc() const { return cross_count_ != 0; }
+  // The wait of the next call whose polls are to be timed, from 1 to `waits`; 0: none. Each gets its turn.
+  std::uint32_t next_timed(std::uint32_t waits) {
+    if (++count_ % kTimedEvery != 0 || waits == 0) return 0;
+    return count_ / kTimedEvery % waits + 1;
+  }
+  void note(std::uint32_t peer, double poll_ns, double cross_llc_ns) {
+    if (known_.empty()) known_.resize(size_);
+    PeerDistance& distance = known_[peer];
+    cross_count_ -= distance.is_cross_llc() ? 1 : 0;
+    distance.note(poll_ns, cross_llc_ns);
+    cross_count_ += distance.is_cross_llc() ? 1 : 0;
+  }
+
+ private:
+  std::uint32_t size_, count_ = 0, cross_count_ = 0;
+  PeerDistance unknown_;
+  std::vector<PeerDistance> known_;  // by rank; empty: nothing is known
 };
 
 }  // namespace tutti

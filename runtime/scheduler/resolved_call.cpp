@@ -2,6 +2,7 @@
 #include "runtime/scheduler/resolved_call.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "runtime/scheduler/epoch_steps.hpp"
 
@@ -96,6 +97,7 @@ class EpochResolver {
     found_.written.insert(found_.written.begin(), resolved.at);
     found_.steps.push_back(resolved);
     has_signaled_ = true;
+    has_fan_in_ = false;
   }
 
   void add_wait(const LoweredStep& step, std::uint32_t index) {
@@ -107,6 +109,13 @@ class EpochResolver {
     resolved.line = step.line;
     resolved.at = in_area(step.peer, step.line * sizeof(FlagLine));
     if (!carries_) find_ahead(step.peer, index, &resolved);
+    const std::size_t number = found_.steps.size();
+    if (has_fan_in_ && found_.steps[last_wait_].peer != step.peer &&
+        number - last_wait_ <= std::numeric_limits<std::uint16_t>::max())
+      found_.steps[last_wait_].next_wait = static_cast<std::uint16_t>(number - last_wait_);
+    has_fan_in_ = true;
+    last_wait_ = number;
+    ++found_.wait_count;
     found_.steps.push_back(resolved);
   }
 
@@ -172,6 +181,8 @@ class EpochResolver {
   std::size_t slot_bytes_ = 0;
   bool carries_ = false;  // payload travels in the flag lines
   bool has_signaled_ = false;
+  bool has_fan_in_ = false;  // a wait came, and no signal since
+  std::size_t last_wait_ = 0;
 };
 
 }  // namespace

@@ -48,8 +48,10 @@ struct ResolvedStep {
   bool is_receive_only = false;   // wait: no signal comes before it
   bool is_plain = false;          // copy, reduce: one pass to one place, through the caches
   bool is_by_stores = false;      // copy, reduce: StagingStores choose how it is written
-  std::uint32_t peer = 0;         // wait
-  std::uint32_t line = 0;         // signal, wait
+  // Wait: so many steps on, another peer is awaited, and nothing is signaled in between; 0: none.
+  std::uint16_t next_wait = 0;
+  std::uint32_t peer = 0;  // wait
+  std::uint32_t line = 0;  // signal, wait
   std::uint32_t first_source = 0;
   std::size_t bytes = 0;     // copy, reduce
   std::size_t count = 0;     // the same in elements
@@ -63,6 +65,7 @@ struct ResolvedEpoch {
   std::uint64_t length = 0;  // elements, of every block where ranks have blocks
   std::vector<ResolvedStep> steps;
   std::vector<ResolvedPlace> sources;
+  std::uint32_t wait_count = 0;
   std::size_t staged_bytes = 0;  // it takes so much of the staging buffer of its area
   // Cache lines that it writes on control blocks: flag lines first, then staged payload. Capped, because a
   // core has few outstanding misses.
@@ -71,6 +74,7 @@ struct ResolvedEpoch {
 
   void clear() {  // keeps its memory
     is_resolved = false;
+    wait_count = 0;
     steps.clear();
     sources.clear();
     written.clear();

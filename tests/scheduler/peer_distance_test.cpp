@@ -1,6 +1,8 @@
 // When cores count as cross-LLC, and the back-off before the first poll.
 #include "runtime/scheduler/peer_distance.hpp"
 
+#include <array>
+
 #include "tests/support/catch.hpp"
 
 namespace tutti {
@@ -61,11 +63,29 @@ TEST_CASE("the back-off before the first poll grows with the time of polls betwe
   }
 }
 
-TEST_CASE("few looks are timed") {
-  PeerDistance distance;
-  std::uint32_t due = 0;
-  for (std::uint32_t i = 0; i < 10 * PeerDistance::kTimedEvery; ++i) due += distance.is_due() ? 1 : 0;
-  CHECK(due == 10);
+TEST_CASE("few calls are timed, and each wait gets its turn") {
+  PeerDistances distances(4);
+  std::array<int, 4> timed{};
+  for (std::uint32_t i = 0; i < 30 * PeerDistances::kTimedEvery; ++i) ++timed[distances.next_timed(3)];
+  CHECK(timed == std::array{30 * 7, 10, 10, 10});
+  for (std::uint32_t i = 0; i < 2 * PeerDistances::kTimedEvery; ++i) CHECK(distances.next_timed(0) == 0);
+}
+
+TEST_CASE("each peer has its own distance") {
+  PeerDistances distances(3);
+  CHECK_FALSE(distances.of(2).is_cross_llc());
+  for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) {
+    CHECK_FALSE(distances.has_cross_llc());
+    distances.note(0, 20, kFarLineNs);
+    distances.note(2, 150, kFarLineNs);
+  }
+  CHECK_FALSE(distances.of(0).is_cross_llc());
+  CHECK_FALSE(distances.of(1).is_cross_llc());
+  CHECK(distances.of(2).is_cross_llc());
+  CHECK(distances.has_cross_llc());
+  CHECK(distances.of(2).backoff_ns(kBeside) > distances.of(0).backoff_ns(kBeside));
+  for (std::uint32_t i = 0; i < PeerDistance::kInARow; ++i) distances.note(2, 20, kFarLineNs);
+  CHECK_FALSE(distances.has_cross_llc());
 }
 
 }  // namespace
