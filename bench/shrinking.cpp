@@ -144,6 +144,7 @@ int main(int argc, char** argv) {
   Timings& timings = *new (memory) Timings;
   const Job job{timings, tutti::make_unique_id(), size, times, replaces};
   std::vector<pid_t> ranks;
+  ranks.reserve(static_cast<std::size_t>(size) + static_cast<std::size_t>(times));
   for (int rank = 0; rank < size; ++rank) ranks.push_back(start([&] { return run_rank(job, rank); }));
   wait_until(timings.ready, size);
   std::printf("%8s %14s %14s %14s\n", "ranks", "error ms", replaces ? "reconfigure ms" : "shrink ms",

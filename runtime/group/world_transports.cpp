@@ -147,7 +147,7 @@ std::vector<Transport*> WorldState::list_transports() const {
 
 // Shared memory alone, unless some rank cannot have it.
 Status WorldState::open_on_one_node() {
-  const Status verdict = agree_on(open_transports({"shm"}));
+  Status verdict = agree_on(open_transports({"shm"}));
   if (verdict || !is_refusal(verdict)) return verdict;
   if (engine_ != nullptr) drop_engine();
   return open_between_nodes();
