@@ -198,6 +198,7 @@ std::shared_ptr<CommGroup::Impl> CommGroup::Impl::join(std::string_view invitati
   bootstrap.warn = [](const std::string& text) { log_warn("{}", text); };
   Result<WorldSettings> settings = read_settings(bootstrap.environment);
   throw_if_error(settings.status());
+  settings->trace_path.clear();  // the files of all ranks belong to processes of the first world
   const WireSecurity security = settings->transport.security;
   throw_if_error(check_security(security, parsed->security).with_context(kCall));
   if (timeout.count() > 0) settings->timeout = timeout;

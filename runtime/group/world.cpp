@@ -47,7 +47,8 @@ WorldState::WorldState(World world, WorldSettings settings, Inheritance taken)
       has_newcomers_(taken.has_newcomers),
       peers_(std::move(taken.peers)),
       paths_(std::move(taken.paths)),
-      engine_(std::move(taken.engine)) {}
+      engine_(std::move(taken.engine)),
+      is_successor_(engine_ != nullptr) {}
 
 Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options,
                                                      WorldSettings settings) {
@@ -204,6 +205,9 @@ void WorldState::end_record(bool has_whole_trace) {
 
 // Where all files are on this machine. Those of several machines are for `tutti trace`.
 void WorldState::merge_traces(std::size_t ranks_here) const {
+  if (is_successor_)  // files have the names of ranks of the first world
+    return log_warn(
+        "TUTTI_TRACE: members have changed, so the files of the ranks stay apart; tutti trace merges them");
   if (info().size == 1 || ranks_here != static_cast<std::size_t>(info().size)) return;
   std::vector<std::string> paths;
   paths.reserve(ranks_here);

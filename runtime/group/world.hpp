@@ -270,6 +270,7 @@ class WorldState final : private ControlObserver, private StallReceiver {
   std::unique_ptr<record::RankFile> record_;        // null: groups record in memory only
   std::unique_ptr<record::MetricsServer> metrics_;  // null: not asked for, or another rank's
   std::shared_ptr<WorldEngine> engine_;
+  bool is_successor_;  // of a world whose engine it has taken
 
   std::atomic<bool> is_record_ended_{false};
   SoleCaller callers_;

@@ -1,4 +1,9 @@
 // Groups that go on after ranks were killed: at any time, any rank, several times. Each seed is one job.
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 
 #include "tests/group/job.hpp"
@@ -55,4 +60,22 @@ TEST_CASE("a group on shared memory grows by a process of its node, then by one 
   INFO(outcome.out << outcome.err);
   CHECK(outcome.status == 0);
   CHECK(count(outcome.out, "is in a group of 3") == 3);
+}
+
+TEST_CASE("only processes of the first world write a trace, each its own file") {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("tutti-shrink-" + std::to_string(::getpid()));
+  std::filesystem::create_directory(folder);
+  const Outcome outcome =
+      run({"env", "TUTTI_TRACE=" + (folder / "trace.json").string(), SHRINK_PROGRAM, "3", "rotate"});
+  INFO(outcome.out << outcome.err);
+  CHECK(outcome.status == 0);
+  for (int rank = 0; rank < 3; ++rank) {
+    std::ifstream file(folder / ("trace." + std::to_string(rank) + ".json"));
+    const std::string text{std::istreambuf_iterator<char>(file), {}};
+    INFO("rank " << rank);
+    CHECK(count(text, "\"process_name\"") == 1);
+  }
+  CHECK_FALSE(std::filesystem::exists(folder / "trace.3.json"));
+  std::filesystem::remove_all(folder);
 }
