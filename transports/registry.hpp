@@ -25,7 +25,7 @@ struct TransportEntry {
 // Every transport of this source tree, also those left out of this build.
 std::span<const TransportEntry> transport_entries();
 
-// Does what is cheaper before the process has threads, or while others are awaited anyway. Nobody has to call it.
+// Makes the first opening of a transport faster. Best called before the process has threads. Nobody has to call it.
 void prepare_process();
 
 // Errors: invalid_argument for an unknown name, listing the known ones; unsupported with the reason if it is

@@ -54,7 +54,8 @@ Status check_security(WireSecurity own, WireSecurity invited) {
 
 }  // namespace
 
-// Empty: the transports are of no use to it. Members that have none yet: -1; the others have been in this group.
+// The world ranks of the successor's members, by their new rank; -1 for newcomers, which have no transports yet. Empty
+// if the successor can't keep the transports of this world.
 std::vector<int> CommGroup::Impl::world_ranks_of(const Successor& successor) const {
   RanksPayload newcomers;
   if (!successor.keeps_transports || !decode(successor.newcomers, newcomers)) return {};

@@ -22,8 +22,8 @@ void note_completed(std::uint64_t context, const RankState& state, RankVerdict& 
   }
 }
 
-// Whose verdict comes first: the least. A rank that cannot go on, then one that does not answer though it may only be
-// busy, then those with the fewest calls.
+// The member with the least value is named as the cause. A silent rank that cannot go on comes before one that may only
+// be busy. Ranks that answer come after both, those with the fewest calls first.
 std::int64_t order_of_blame(const RankVerdict& verdict, const RankState& state) {
   if (state.has_answered) return state.sequence();
   return verdict.kind == VerdictKind::late ? -1 : -2;

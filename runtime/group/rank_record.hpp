@@ -21,8 +21,8 @@ struct RankRecord {
   std::string contract;      // encode_contract(); of no use once it is compared
   std::uint32_t tuning = 0;  // hash of the tuning file's rules; 0: none is used
   std::string problem;       // the reason why it could not be bound
-  std::string transports;    // that it has from an earlier world, by name with commas; empty: it opens some
-  std::int32_t most_ranks_here = 0;  // on its machine, as far as its engine is made to wait for
+  std::string transports;    // names of those that it keeps from an earlier world, "shm,tcp"; empty: none
+  std::int32_t most_ranks_here = 0;  // its kept engine waits as suits so many ranks on its machine
   static auto fields(auto& self) {
     return std::tie(self.process, self.identity, self.cpus, self.is_bound, self.domains, self.contract,
                     self.tuning, self.problem, self.transports, self.most_ranks_here);

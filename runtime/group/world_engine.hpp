@@ -26,8 +26,8 @@ class StallReceiver {
 
 class WorldEngine {
  public:
-  // `options.on_stall` and `options.trace` are set here. `ranks_here`: those of this machine, for whose number
-  // `options.waiting` was chosen.
+  // `options.on_stall` and `options.trace` are set here. `ranks_here`: the number of ranks on this machine, which
+  // `options.waiting` suits.
   WorldEngine(std::vector<std::unique_ptr<Transport>> transports, Engine::Options options,
               std::unique_ptr<Trace> trace, int ranks_here);
   WorldEngine(const WorldEngine&) = delete;

@@ -103,8 +103,8 @@ Status WorldState::open_transports() {
   return {};
 }
 
-// Can newcomers use what the other ranks have? That is so for shared memory alone, which has neither keys nor
-// interfaces, on a machine that does not get more ranks than the engines are made to wait for. Equal on all ranks.
+// Whether newcomers can use the transports of the other ranks, equal on all. Only shared memory has neither keys nor
+// interfaces of one world. The machine must not get more ranks than the way of waiting of the kept engines suits.
 bool WorldState::may_extend_engine() const {
   if (info().node_count != 1 || (is_one_process_ && settings_.transports.empty())) return false;
   return std::all_of(records_.begin(), records_.end(), [&](const RankRecord& record) {

@@ -140,7 +140,7 @@ struct CachedEpoch::Driver {
   const std::uintptr_t* origins;
   const std::uint64_t epoch, digest;
   const bool may_yield;
-  std::uint32_t waits_to_timed;  // up to the one that is timed; 0: none is
+  std::uint32_t waits_to_timed;  // the wait that is timed comes after so many; 0: no further one is timed
 
   static constexpr bool may_go_on() { return true; }
 
@@ -164,8 +164,8 @@ struct CachedEpoch::Driver {
     if (is_here && step.next_wait != 0) fetch_next((&step)[step.next_wait]);
     return is_here;
   }
-  // Peers of a fan-in come at about the same time: their lines cross while the data of this one are read. A line that is
-  // timed is not fetched ahead.
+  // Prefetches what the next wait of a fan-in polls and reads, so that it crosses while the data of this peer are read.
+  // A line that is to be timed is left alone.
   void fetch_next(const ResolvedStep& next) const {
     if (waits_to_timed == 1) return;
     __builtin_prefetch(&line_at(next));

@@ -56,7 +56,7 @@ class PeerDistance {
   std::array<float, kInARow> cross_polls_ns_ = {};  // the last ones; the shortest were not interrupted
 };
 
-// Of the members of a group. They take memory with the first poll that is timed: not where ranks share CPUs. Not
+// The distances of a group's members. Takes memory at the first timed poll, so none where ranks share CPUs. Not
 // thread-safe.
 class PeerDistances {
  public:

@@ -48,7 +48,7 @@ struct ResolvedStep {
   bool is_receive_only = false;   // wait: no signal comes before it
   bool is_plain = false;          // copy, reduce: one pass to one place, through the caches
   bool is_by_stores = false;      // copy, reduce: StagingStores choose how it is written
-  // Wait: so many steps on, another peer is awaited, and nothing is signaled in between; 0: none.
+  // Wait: the distance in steps to the next wait, for another peer, with no signal in between; 0: there is none.
   std::uint16_t next_wait = 0;
   std::uint32_t peer = 0;  // wait
   std::uint32_t line = 0;  // signal, wait

@@ -232,7 +232,7 @@ int rotate(CommGroup group, int number) {
     group = group.reconfigure(size, std::vector{1});
   }
   print(std::to_string(number) + " was in a group of " + std::to_string(group.size()));
-  // The member that left last may still be there: four descriptors.
+  // The process that left last may not have ended yet. It takes four descriptors.
   const bool is_clean = number != 0 || has_left_nothing(descriptors + 4, mappings);
   if (group.rank() != 1) group = group.shrink(std::vector{1});  // nobody leaves before rank 0 has counted
   return is_clean ? 0 : 6;
@@ -300,7 +300,7 @@ pid_t start_new(const std::string& mode, const std::string& invitation, int numb
   }
 }
 
-// Gives a group that rotates all new processes at once; they come in any order.
+// Starts the processes that join. Those of `rotate` wait at the same time, and come in any order.
 int let_join(const std::string& mode, std::vector<pid_t> ranks, int pipe) {
   std::string invitation;
   for (int i = 0; i < (mode == "grow" ? 2 : kRotations); ++i) {
