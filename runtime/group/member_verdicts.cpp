@@ -109,16 +109,11 @@ CompletedCalls WorldState::read_completed(int world_rank) const {
   const std::vector<int>& machines = info().machine_of_rank;
   if (machines[static_cast<std::size_t>(world_rank)] != machines[static_cast<std::size_t>(info().rank)])
     return completed;
-  const auto recorded = record_->read_rank(world_rank);
-  if (!recorded) return completed;
-  for (const record::RecordedGroup& group : recorded->groups) {
-    if (!group.is_open) continue;
-    const auto last = std::find_if(
-        group.operations.rbegin(), group.operations.rend(),
-        [](const record::RecordedCall& call) { return call.state.phase == record::Phase::complete; });
-    if (last == group.operations.rend()) continue;
-    completed.calls.push_back({group.context, static_cast<std::uint32_t>(last->sequence),
-                               describe_contract(last->kind, last->count)});
+  const auto last = record_->read_last_calls(world_rank);
+  if (!last) return completed;
+  for (const record::LastCall& call : *last) {
+    completed.calls.push_back({call.context, static_cast<std::uint32_t>(call.sequence),
+                               describe_contract(call.kind, call.count)});
   }
   return completed;
 }

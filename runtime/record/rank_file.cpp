@@ -158,7 +158,9 @@ Status RankFile::start(const Description& description) {
   return {};
 }
 
-Result<RecordedRank> RankFile::read_rank(int rank) const { return read_record(path_of(stem_, rank)); }
+Result<std::vector<LastCall>> RankFile::read_last_calls(int rank) const {
+  return record::read_last_calls(path_of(stem_, rank));
+}
 
 RankFile::~RankFile() {
   remove();

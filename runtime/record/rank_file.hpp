@@ -13,6 +13,7 @@
 
 #include "runtime/base/status.hpp"
 #include "runtime/record/group_record.hpp"
+#include "runtime/record/last_calls.hpp"
 #include "runtime/record/layout.hpp"
 #include "runtime/record/reading.hpp"
 
@@ -40,8 +41,9 @@ class RankFile {
   RankFile& operator=(const RankFile&) = delete;
 
   const std::string& path() const { return path_; }
-  // Of another rank of the world, whether it runs or not. Errors: invalid_argument; it has none on this machine.
-  Result<RecordedRank> read_rank(int rank) const;
+  // Of any rank of the world, whether it runs or not, the last completed collective of each open group. Errors:
+  // invalid_argument; it has no file on this machine.
+  Result<std::vector<LastCall>> read_last_calls(int rank) const;
   // Room for a group; in memory of this process where the file can have no more. The file outlives it. Any thread.
   std::unique_ptr<GroupRecord> add_group(const GroupRecord::Member& member);
   // The counters of a transport, made if there are none; of no use to readers if there are too many. Any thread.

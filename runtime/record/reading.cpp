@@ -2,16 +2,14 @@
 #include "runtime/record/reading.hpp"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <numeric>
 
 #include "runtime/record/folder.hpp"
+#include "runtime/record/mapped_record.hpp"
 
 namespace tutti::record {
 namespace {
@@ -157,23 +155,10 @@ void drop_reused(std::span<const Word> words, std::vector<std::byte>& bytes) {
   }
 }
 
-// The words of a file in ascending order, while its rank may be writing. Stops no one.
-Result<std::vector<std::byte>> copy_record(const OpenFile& file) {
-  struct stat status {};
-  if (::fstat(file.fd(), &status) != 0) return invalid_argument(std::strerror(errno));
-  constexpr std::size_t kMostBytes = sizeof(FileHead) + kMostGroups * sizeof(GroupSection);
-  const std::size_t size = std::min(static_cast<std::size_t>(status.st_size), kMostBytes) / 8 * 8;
-  if (size < sizeof(FileHead)) return invalid_argument("it is too short for a record of a rank");
-  void* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd(), 0);
-  if (at == MAP_FAILED) return invalid_argument(fmt::format("it cannot be mapped: {}", std::strerror(errno)));
-  std::vector<std::byte> bytes(size);
-  const std::span<const Word> words(static_cast<const Word*>(at), size / sizeof(Word));
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    const std::uint64_t word = words[i].load(std::memory_order_acquire);
-    std::memcpy(bytes.data() + i * sizeof(Word), &word, sizeof word);
-  }
+std::vector<std::byte> copy_record(std::span<const Word> words) {
+  std::vector<std::byte> bytes(words.size_bytes());
+  copy_words(words, bytes.data());
   drop_reused(words, bytes);
-  ::munmap(at, size);
   return bytes;
 }
 
@@ -232,9 +217,9 @@ Result<RecordedRank> read_record(const std::string& path) {
   if (!file) return file.status();
   // First: a rank that has ended by then has written everything.
   const bool is_alive = file->is_owner_alive();
-  const auto bytes = copy_record(*file);
-  if (!bytes) return bytes.status().with_context(path);
-  auto rank = parse_record(*bytes);
+  const auto record = MappedRecord::open(*file);
+  if (!record) return record.status().with_context(path);
+  auto rank = parse_record(copy_record(record->words()));
   if (!rank) return rank.status().with_context(path);
   rank->path = path;
   rank->is_alive = is_alive;

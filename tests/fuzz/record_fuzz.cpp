@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "runtime/record/last_calls.hpp"
 #include "runtime/record/layout.hpp"
 #include "runtime/record/reading.hpp"
 #include "runtime/record/statistics.hpp"
@@ -54,6 +55,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   std::vector<RecordedRank> ranks;
   for (const std::vector<std::byte>& bytes : records) {
+    for (const LastCall& call :
+         find_last_calls({reinterpret_cast<const Word*>(bytes.data()), bytes.size() / 8})) {
+      if (call.sequence == 0) std::abort();
+    }
     if (auto rank = parse_record(bytes)) ranks.push_back(*std::move(rank));
   }
   if (ranks.empty()) return 0;

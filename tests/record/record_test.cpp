@@ -128,6 +128,24 @@ TEST_CASE("a record keeps the last operations, also of what is still under way")
   CHECK(get(group.operation(1).call.sequence) == kOperations + 1);
 }
 
+TEST_CASE("the last completed call of each open group is found without reading all others") {
+  const TemporaryFolder folder;
+  auto opened = RankFile::open(folder / "own", rank_of(1, 3));
+  REQUIRE(opened.status().is_ok());
+  const auto first = (*opened)->add_group({7, 0, 3, 0}), second = (*opened)->add_group({8, 0, 3, 0});
+  const auto last = [&] { return *(*opened)->read_last_calls(1); };
+  CHECK(last().empty());
+  complete(*second, 1);
+  for (std::uint64_t number = 1; number < 3 * kOperations; ++number) {
+    complete(*first, number);
+    if (last().size() != 2 || last()[0].sequence != number) FAIL("after call " << number);
+  }
+  CHECK(last()[0].context == 7);
+  CHECK(last()[1].sequence == 1);
+  first->add_operation({3 * kOperations, 1, 3, 4, {Phase::queued, false, 0, kNoPeer}});
+  CHECK(last()[0].sequence == 3 * kOperations - 1);
+}
+
 TEST_CASE("a file is its user's alone, and goes with a clean end only") {
   const TemporaryFolder folder;
   std::string path;
