@@ -79,13 +79,17 @@ std::string_view to_string(VerdictKind kind) {
   return "unknown";
 }
 
+void set_completed(const CompletedCall& call, RankVerdict& verdict) {
+  verdict.completed_sequence = call.sequence;
+  verdict.completed_is_report = call.is_report;
+  verdict.completed_call = call.call;
+}
+
 void count_completed(std::uint64_t context, RankVerdict& verdict) {
   CompletedCalls completed;
   if (!decode(std::exchange(verdict.completed, {}), completed)) return;
-  for (CompletedCall& call : completed.calls) {
-    if (call.context != context) continue;
-    verdict.completed_sequence = call.sequence;
-    verdict.completed_call = std::move(call.call);
+  for (const CompletedCall& call : completed.calls) {
+    if (call.context == context) set_completed(call, verdict);
   }
 }
 
@@ -113,8 +117,11 @@ std::string to_text(const RankVerdict& verdict) {
     separator = "; ";
   }
   if (verdict.completed_sequence != 0) {
-    text += fmt::format("; its last completed call was {}{}operation {}", verdict.completed_call,
-                        verdict.completed_call.empty() ? "" : ", ", verdict.completed_sequence);
+    text += fmt::format("; {} was {}{}operation {}",
+                        verdict.completed_is_report ? "the last completed call that it has reported"
+                                                    : "its last completed call",
+                        verdict.completed_call, verdict.completed_call.empty() ? "" : ", ",
+                        verdict.completed_sequence);
   }
   return text;
 }

@@ -26,8 +26,9 @@ std::string_view to_string(VerdictKind kind);
 struct CompletedCall {
   std::uint64_t context = 0;  // of the group
   std::uint32_t sequence = 0;
-  std::string call;  // "allreduce of 4 f32, sum"
-  static auto fields(auto& self) { return std::tie(self.context, self.sequence, self.call); }
+  bool is_report = false;  // the rank has told it, a second ago at most; later ones are possible
+  std::string call;        // "allreduce of 4 f32, sum"
+  static auto fields(auto& self) { return std::tie(self.context, self.sequence, self.is_report, self.call); }
 };
 struct CompletedCalls {
   std::vector<CompletedCall> calls;
@@ -44,6 +45,7 @@ struct RankVerdict {
   std::int32_t exit_status = -1;
   std::int32_t cause_rank = -1;          // rank of the world: this state is a consequence of that rank's
   std::uint32_t completed_sequence = 0;  // its last completed operation of that group; 0: none, or not known
+  bool completed_is_report = false;      // CompletedCall::is_report
   std::string completed_call;            // "allreduce of 4 f32, sum"; empty: not known
   std::string host;
   std::string reason;     // "killed by signal 9 (SIGKILL)"
@@ -52,13 +54,14 @@ struct RankVerdict {
   std::string completed;  // encode(CompletedCalls), while the verdict is about no group; else empty
   static auto fields(auto& self) {
     return std::tie(self.kind, self.world_rank, self.group_rank, self.pid, self.signal, self.exit_status,
-                    self.cause_rank, self.completed_sequence, self.completed_call, self.host, self.reason,
-                    self.operation, self.awaited, self.completed);
+                    self.cause_rank, self.completed_sequence, self.completed_is_report, self.completed_call,
+                    self.host, self.reason, self.operation, self.awaited, self.completed);
   }
   bool is_valid() const { return kind <= kLastVerdictKind; }
   bool operator==(const RankVerdict&) const = default;
 };
 
+void set_completed(const CompletedCall& call, RankVerdict& verdict);
 // Fills in the last completed operation in the group of `context`, where it is among those that came with the verdict.
 void count_completed(std::uint64_t context, RankVerdict& verdict);
 

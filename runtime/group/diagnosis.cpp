@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 
 #include "runtime/base/log.hpp"
@@ -100,6 +101,8 @@ void WorldState::on_message(int source, std::string_view bytes) {
   if (const auto* const question = std::get_if<StateQuestion>(&*message))
     return on_question(source, *question);
   if (const auto* const arrival = std::get_if<MemberArrival>(&*message)) return on_arrival(source, *arrival);
+  if (auto* const report = std::get_if<MachineReport>(&*message))
+    return on_machine_report(source, std::move(*report));
   on_answer(source, std::get<StateAnswer>(*message));
 }
 
@@ -154,6 +157,7 @@ void WorldState::on_question(int source, const StateQuestion& question) {
     for (CompletedCall& call : read_completed(question.inspected).calls) {
       if (call.context == question.context) answer.state.recorded = std::move(call);
     }
+    answer.state.reported = machine_reports_.in_group(question.context);
   }
   control().tell(source, encode_diagnosis(answer));
 }
@@ -291,6 +295,8 @@ void WorldState::find_obstacles(std::uint64_t context, const std::map<int, int>&
     const int member = group->group_rank_of(end);
     state.behind = member < 0 ? fmt::format("rank {} of the world", end) : fmt::format("rank {}", member);
     state.behind_rank = member;
+    std::ranges::copy_if(seen.reported, std::back_inserter(state.reported),
+                         [rank](const auto& report) { return report.first == rank; });
     state.behind_world_rank = end;
   }
 }

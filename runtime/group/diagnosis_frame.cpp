@@ -6,7 +6,34 @@
 namespace tutti {
 namespace {
 
-enum class Kind : std::uint8_t { report = 1, question, answer, arrival };
+enum class Kind : std::uint8_t { report = 1, question, answer, arrival, machine };
+
+// A list with its length in front.
+template <class T>
+void put_list(ByteWriter& writer, const std::vector<T>& list) {
+  writer.put(static_cast<std::uint32_t>(list.size()));
+  writer.put(list);
+}
+
+template <class T>
+bool get_list(ByteReader& reader, std::vector<T>& list) {
+  std::uint32_t count = 0;
+  if (!reader.get(count)) return false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (!reader.get(list.emplace_back())) return false;
+  }
+  return true;
+}
+
+bool get_message(ByteReader& reader, MachineReport& report) {
+  std::uint32_t count = 0;
+  if (!reader.get(count)) return false;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    RankReport& rank = report.ranks.emplace_back();
+    if (!reader.get(rank.world_rank) || !get_list(reader, rank.calls)) return false;
+  }
+  return true;
+}
 
 void put_calls(ByteWriter& writer, const CallHistory& calls) {
   writer.put(static_cast<std::uint32_t>(calls.size()));
@@ -63,11 +90,19 @@ bool get_waiting(ByteReader& reader, std::vector<WaitingCall>& waiting) {
   return true;
 }
 
-bool get_answer(ByteReader& reader, StateAnswer& answer) {
+bool get_message(ByteReader& reader, StallReport& report) {
+  return reader.get(report.context) && get_calls(reader, report.calls) && reader.get(report.awaited) &&
+         reader.get(report.uncalled.context) && reader.get(report.uncalled.sequence);
+}
+
+bool get_message(ByteReader& reader, StateQuestion& question) { return reader.get(question); }
+bool get_message(ByteReader& reader, MemberArrival& arrival) { return reader.get(arrival); }
+
+bool get_message(ByteReader& reader, StateAnswer& answer) {
   RankState& state = answer.state;
   return reader.get(answer.inquiry) && reader.get(state.has_group) && get_calls(reader, state.calls) &&
          get_failure(reader, state.failure) && reader.get(state.process) && state.process.is_valid() &&
-         reader.get(state.recorded) && get_waiting(reader, state.waiting);
+         reader.get(state.recorded) && get_waiting(reader, state.waiting) && get_list(reader, state.reported);
 }
 
 struct Encoder {
@@ -102,10 +137,19 @@ struct Encoder {
       writer.put(call.sequence);
       writer.put_text(call.text);
     }
+    put_list(writer, answer.state.reported);
   }
   void operator()(const MemberArrival& arrival) {
     writer.put(Kind::arrival);
     writer.put(arrival);
+  }
+  void operator()(const MachineReport& report) {
+    writer.put(Kind::machine);
+    writer.put(static_cast<std::uint32_t>(report.ranks.size()));
+    for (const RankReport& rank : report.ranks) {
+      writer.put(rank.world_rank);
+      put_list(writer, rank.calls);
+    }
   }
 };
 
@@ -121,23 +165,23 @@ std::optional<DiagnosisMessage> decode_diagnosis(std::string_view bytes) {
   ByteReader reader(bytes);
   std::uint8_t kind = 0;
   if (!reader.get(kind)) return std::nullopt;
-  std::optional<DiagnosisMessage> decoded;
-  if (kind == static_cast<std::uint8_t>(Kind::report)) {
-    StallReport report;
-    if (reader.get(report.context) && get_calls(reader, report.calls) && reader.get(report.awaited) &&
-        reader.get(report.uncalled.context) && reader.get(report.uncalled.sequence))
-      decoded = std::move(report);
-  } else if (kind == static_cast<std::uint8_t>(Kind::question)) {
-    StateQuestion question;
-    if (reader.get(question)) decoded = question;
-  } else if (kind == static_cast<std::uint8_t>(Kind::answer)) {
-    StateAnswer answer;
-    if (get_answer(reader, answer)) decoded = std::move(answer);
-  } else if (kind == static_cast<std::uint8_t>(Kind::arrival)) {
-    MemberArrival arrival;
-    if (reader.get(arrival)) decoded = arrival;
+  const auto parse = [&]<class Message>(Message message) {
+    const bool is_right = get_message(reader, message) && reader.is_at_end();
+    return is_right ? std::optional<DiagnosisMessage>(std::move(message)) : std::nullopt;
+  };
+  switch (static_cast<Kind>(kind)) {
+    case Kind::report:
+      return parse(StallReport());
+    case Kind::question:
+      return parse(StateQuestion());
+    case Kind::answer:
+      return parse(StateAnswer());
+    case Kind::arrival:
+      return parse(MemberArrival());
+    case Kind::machine:
+      return parse(MachineReport());
   }
-  return reader.is_at_end() ? decoded : std::nullopt;
+  return std::nullopt;
 }
 
 }  // namespace tutti

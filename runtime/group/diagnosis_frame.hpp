@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -37,6 +38,9 @@ struct RankState {
   int behind_world_rank = -1;
   CallHistory calls;                 // in that group, the last ones
   std::vector<WaitingCall> waiting;  // in any group
+  // Last completed operations in that group of ranks on other machines, by rank of the world, as they have reported
+  // them to a rank that inspects for others; of a rank that is behind another one: its own alone.
+  std::vector<std::pair<std::int32_t, CompletedCall>> reported;
 
   std::uint32_t sequence() const { return calls.empty() ? 0 : calls.back().sequence; }
 };
@@ -70,7 +74,16 @@ struct MemberArrival {
   std::uint32_t step = 0;
   static auto fields(auto& self) { return std::tie(self.context, self.step); }
 };
-using DiagnosisMessage = std::variant<StallReport, StateQuestion, StateAnswer, MemberArrival>;
+// The last completed operations of a rank, in all its groups.
+struct RankReport {
+  std::int32_t world_rank = -1;
+  std::vector<CompletedCall> calls;
+};
+// Of ranks on the sender's machine. Nobody there could tell them once that machine is lost.
+struct MachineReport {
+  std::vector<RankReport> ranks;
+};
+using DiagnosisMessage = std::variant<StallReport, StateQuestion, StateAnswer, MemberArrival, MachineReport>;
 
 inline constexpr std::size_t kMaxWaitingCalls = 4;  // in one answer
 inline constexpr std::size_t kReportedCalls = 16;   // of a stalled rank

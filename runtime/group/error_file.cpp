@@ -27,6 +27,12 @@ Json call_to_json(std::uint32_t sequence, const std::string& call) {
   return {{"sequence", sequence}, {"call", text_or_null(call)}};
 }
 
+Json completed_to_json(const RankVerdict& verdict) {
+  Json call = call_to_json(verdict.completed_sequence, verdict.completed_call);
+  if (verdict.completed_is_report) call["is_report"] = true;
+  return call;
+}
+
 Json verdict_to_json(const RankVerdict& verdict) {
   return {{"verdict", to_string(verdict.kind)},
           {"rank", number_or_null(verdict.group_rank, verdict.group_rank >= 0)},
@@ -36,7 +42,7 @@ Json verdict_to_json(const RankVerdict& verdict) {
           {"reason", text_or_null(verdict.reason)},
           {"signal", number_or_null(verdict.signal, verdict.signal != 0)},
           {"exit_status", number_or_null(verdict.exit_status, verdict.exit_status >= 0)},
-          {"last_completed", call_to_json(verdict.completed_sequence, verdict.completed_call)},
+          {"last_completed", completed_to_json(verdict)},
           {"operation", text_or_null(verdict.operation)},
           {"missed_in", text_or_null(verdict.awaited)},
           {"consequence_of", number_or_null(verdict.cause_rank, verdict.cause_rank >= 0)}};

@@ -81,12 +81,13 @@ RankVerdict WorldState::judge_member(std::uint64_t context, int group_rank, cons
   if (!state.behind.empty()) {
     verdict.kind = VerdictKind::unreachable;
     verdict.cause_rank = state.behind_world_rank;
+    for (const auto& [rank, call] : state.reported) set_completed(call, verdict);
+    note_recorded(context, verdict);
     return verdict;
   }
   if (!state.has_answered) {
     judge(state.process, verdict);
-    verdict.completed_sequence = state.recorded.sequence;
-    verdict.completed_call = state.recorded.call;
+    set_completed(state.recorded, verdict);
     note_recorded(context, verdict);
     return verdict;
   }
@@ -103,32 +104,58 @@ RankVerdict WorldState::judge_member(std::uint64_t context, int group_rank, cons
   return verdict;
 }
 
-CompletedCalls WorldState::read_completed(int world_rank) const {
-  CompletedCalls completed;
-  if (record_ == nullptr || world_rank < 0 || world_rank >= info().size) return completed;
+std::optional<CompletedCalls> WorldState::read_recorded(int world_rank) const {
+  if (record_ == nullptr || world_rank < 0 || world_rank >= info().size) return std::nullopt;
   const std::vector<int>& machines = info().machine_of_rank;
   if (machines[static_cast<std::size_t>(world_rank)] != machines[static_cast<std::size_t>(info().rank)])
-    return completed;
+    return std::nullopt;
   const auto last = record_->read_last_calls(world_rank);
-  if (!last) return completed;
+  if (!last) return std::nullopt;
+  CompletedCalls completed;
   for (const record::LastCall& call : *last) {
-    completed.calls.push_back({call.context, static_cast<std::uint32_t>(call.sequence),
+    completed.calls.push_back({call.context, static_cast<std::uint32_t>(call.sequence), false,
                                describe_contract(call.kind, call.count)});
   }
   return completed;
 }
 
+CompletedCalls WorldState::read_completed(int world_rank) const {
+  std::optional<CompletedCalls> recorded = read_recorded(world_rank);
+  return recorded ? *std::move(recorded) : machine_reports_.of(world_rank);
+}
+
 void WorldState::note_recorded(std::uint64_t context, RankVerdict& verdict) const {
   if (verdict.completed_sequence != 0) return;
-  for (CompletedCall& call : read_completed(verdict.world_rank).calls) {
-    if (call.context != context) continue;
-    verdict.completed_sequence = call.sequence;
-    verdict.completed_call = std::move(call.call);
+  for (const CompletedCall& call : read_completed(verdict.world_rank).calls) {
+    if (call.context == context) set_completed(call, verdict);
   }
 }
 
 void WorldState::on_loss(RankVerdict& verdict) {
   verdict.completed = encode(read_completed(verdict.world_rank));
+}
+
+// A neighbour keeps what it gets until this machine is lost, if it is ever.
+void WorldState::on_second(const std::vector<int>& neighbours) {
+  if (record_ == nullptr || neighbours.empty()) return;
+  MachineReport report;
+  for (int rank = 0; rank < info().size; ++rank) {
+    if (std::optional<CompletedCalls> recorded = read_recorded(rank))
+      report.ranks.push_back({rank, std::move(recorded->calls)});
+  }
+  const std::string message = encode_diagnosis(report);
+  for (const int neighbour : neighbours) {
+    if (machine_reports_.is_news(neighbour, message)) control().tell(neighbour, message);
+  }
+}
+
+void WorldState::on_machine_report(int source, MachineReport report) {
+  const std::vector<int>& machines = info().machine_of_rank;
+  std::erase_if(report.ranks, [&](const RankReport& rank) {
+    return rank.world_rank < 0 || rank.world_rank >= info().size ||
+           machines[static_cast<std::size_t>(rank.world_rank)] != machines[static_cast<std::size_t>(source)];
+  });
+  machine_reports_.take(std::move(report));
 }
 
 std::vector<RankVerdict> WorldState::find_missing(std::uint64_t context,
@@ -158,8 +185,7 @@ std::vector<RankVerdict> WorldState::find_missing(std::uint64_t context,
     obstacle.pid = info().pid_of_rank[at];
     obstacle.host = info().host_of_rank[at];
     judge(state.process, obstacle);
-    obstacle.completed_sequence = state.recorded.sequence;
-    obstacle.completed_call = state.recorded.call;
+    set_completed(state.recorded, obstacle);
     const std::int64_t order = order_of_blame(obstacle, state);
     verdicts.push_back(std::move(obstacle));
     if (order < least) blamed = verdicts.size() - 1, least = order;

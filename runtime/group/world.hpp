@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "runtime/group/diagnosis_frame.hpp"
+#include "runtime/group/machine_reports.hpp"
 #include "runtime/group/rank_record.hpp"
 #include "runtime/group/settings.hpp"
 #include "runtime/group/sole_caller.hpp"
@@ -139,10 +140,12 @@ class WorldState final : private ControlObserver, private StallReceiver {
                                         std::uint32_t sequence);
   // The verdict about one member.
   RankVerdict judge_member(std::uint64_t context, int group_rank, const RankState& state);
-  // Adds the last completed operation of a rank that cannot be asked, if its record lies on this machine.
+  // Adds the last completed operation of a rank that cannot be asked, as far as this rank knows.
   void note_recorded(std::uint64_t context, RankVerdict& verdict) const;
-  // Those of all its groups, as far as its record lies on this machine.
+  // Those of all its groups: by its record on this machine, else by what it has reported to this rank.
   CompletedCalls read_completed(int world_rank) const;
+  // By its record; nullopt: that does not lie on this machine.
+  std::optional<CompletedCalls> read_recorded(int world_rank) const;
   // This rank's wait in that group has reached its deadline: ranks that ask shortly after get that answer.
   void note_deadline(std::uint64_t context);
   // The first difference between the remembered calls of members; nullopt: none.
@@ -210,6 +213,8 @@ class WorldState final : private ControlObserver, private StallReceiver {
   void print_root_cause(const std::vector<int>& world_ranks, const Status& cause) const;
   void on_message(int source, std::string_view bytes) override;
   void on_loss(RankVerdict& verdict) override;
+  void on_second(const std::vector<int>& neighbours) override;
+  void on_machine_report(int source, MachineReport report);
   void on_departure(int rank) override;
   bool has_group(std::uint64_t context) override;
   void on_stall(const Stall& stall) override;
@@ -271,6 +276,8 @@ class WorldState final : private ControlObserver, private StallReceiver {
   std::unique_ptr<record::MetricsServer> metrics_;  // null: not asked for, or another rank's
   std::shared_ptr<WorldEngine> engine_;
   bool is_successor_;  // of a world whose engine it has taken
+
+  MachineReports machine_reports_;
 
   std::atomic<bool> is_record_ended_{false};
   SoleCaller callers_;

@@ -34,6 +34,10 @@ bool is_stranger(const ChildConnection& child) {
   return child.socket.is_open() && child.stage < ChildConnection::Stage::claim;
 }
 
+bool is_remote_member(const ChildConnection& child) {
+  return child.is_remote && child.socket.is_open() && child.stage == ChildConnection::Stage::joined;
+}
+
 }  // namespace
 
 std::size_t ChildConnections::append_fds(std::vector<pollfd>& fds) {
@@ -77,6 +81,18 @@ void ChildConnections::drop_expired() {
     // A refused process reads its reason and closes; after its deadline we close first.
     return now >= child->until;
   });
+}
+
+bool ChildConnections::has_remote_members() const {
+  return std::ranges::any_of(children_, [](const auto& child) { return is_remote_member(*child); });
+}
+
+std::vector<const ChildConnection*> ChildConnections::remote_members() const {
+  std::vector<const ChildConnection*> members;
+  for (const auto& child : children_) {
+    if (is_remote_member(*child)) members.push_back(child.get());
+  }
+  return members;
 }
 
 // -- strangers ----------------------------------------------------------------------------------------------

@@ -73,6 +73,10 @@ class ChildConnections {
   bool has_limit() const;  // some child has a deadline
   void drop_expired();
 
+  // Members on other nodes.
+  std::vector<const ChildConnection*> remote_members() const;
+  bool has_remote_members() const;
+
   void refuse(ChildConnection& child, const Status& why);
   void send_to_all(const Frame& frame);
   // Also to proved processes whose claim is under way: they would take silence for our death.

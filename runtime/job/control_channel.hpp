@@ -71,8 +71,12 @@ class ControlObserver {
   // it have failed.
   virtual void on_failure(std::uint64_t group, int dead_rank, const Status& cause) = 0;
   virtual void on_message(int source, std::string_view bytes) = 0;
-  // A process of this machine that had a connection with this one is dead: adds its last operations to the verdict.
+  // A rank that had a connection with this one is lost, or was reached by such a rank: adds its last operations to the
+  // verdict.
   virtual void on_loss(RankVerdict& verdict) { static_cast<void>(verdict); }
+  // Once a second, on a rank that has neighbours in the tree on other nodes: those whose connections have taken all
+  // earlier bytes.
+  virtual void on_second(const std::vector<int>& neighbours) { static_cast<void>(neighbours); }
   // World rank `rank` has left in an orderly way. Its groups go on until an operation needs it.
   virtual void on_departure(int rank) { static_cast<void>(rank); }
 
@@ -151,6 +155,10 @@ class ControlChannel : public Exchange {
   void complete_verdict(RankVerdict& verdict) {
     const std::lock_guard lock(observer_mutex_);
     if (observer_ != nullptr) observer_->on_loss(verdict);
+  }
+  void tell_second(const std::vector<int>& neighbours) {
+    const std::lock_guard lock(observer_mutex_);
+    if (observer_ != nullptr) observer_->on_second(neighbours);
   }
   void drain_wake();
   std::vector<Frame> take_outbox();

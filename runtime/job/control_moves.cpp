@@ -197,6 +197,7 @@ void ControlTree::become_cut_off() {
 // Handles everything that has a deadline.
 void ControlTree::keep_limits() {
   const Clock::time_point now = Clock::now();
+  keep_second(now);
   if (root_) {
     if (is_ready_) root_->drop_overdue(now);
   } else if (next_) {

@@ -170,7 +170,7 @@ void ControlTree::on_frame_from_below(Frame frame) {
 
 void ControlTree::on_lost(ChildConnection& child, const Status& why) {
   RankVerdict verdict = judge_loss(child.claim, why, child.is_remote, child.process);
-  if (!child.is_remote) complete_verdict(verdict);
+  complete_verdict(verdict);
   lose_below(child, verdict);
 }
 
@@ -208,6 +208,7 @@ GonePayload ControlTree::make_orphan(int rank, const std::optional<RankVerdict>&
   consequence.kind = VerdictKind::unreachable;
   consequence.world_rank = rank;
   consequence.cause_rank = death->world_rank;
+  complete_verdict(consequence);
   std::vector<RankVerdict> verdicts{*death, consequence};
   std::string text = to_text(verdicts);
   return {rank, true, true, std::move(text), std::move(verdicts)};
@@ -430,7 +431,7 @@ void ControlTree::on_parent_lost(const Status& why) {
       parent_->is_remote() ? ProcessState() : inspect_peer(parent_->socket().fd(), parent.pid);
   RankVerdict verdict = judge_loss(parent, why, parent_->is_remote(), process);
   if (why.code() == StatusCode::refused) verdict.reason = why.message();
-  if (!parent_->is_remote()) complete_verdict(verdict);
+  complete_verdict(verdict);
   GonePayload gone = make_gone(parent.rank, verdict);
   const bool is_reset = why.code() == StatusCode::aborted;
   if (!is_ready_) {

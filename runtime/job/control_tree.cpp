@@ -21,6 +21,7 @@ constexpr std::chrono::seconds kGoodbyeTime{1};  // to write our last frames
 constexpr std::chrono::seconds kAnswerTime{1};   // for query_missing after the deadline
 constexpr std::chrono::seconds kLookUpPause{1};
 constexpr std::chrono::milliseconds kTick{100};  // while something has a deadline
+constexpr std::chrono::seconds kSecond{1};
 
 }  // namespace
 
@@ -163,6 +164,7 @@ Clock::time_point ControlTree::next_limit() const {
   if (next_) limit = std::min({limit, next_->next_try(), move_until_});
   if (is_ready_ && is_searching()) return std::min(limit, move_until_);  // values wait until we are attached
   if (is_ready_ && root_) limit = std::min(limit, root_->next_overdue());
+  if (has_neighbours_elsewhere()) limit = std::min(limit, next_second_);
   for (const auto& [number, batch] : batches_) limit = std::min(limit, batch.until);
   return limit;
 }
@@ -226,6 +228,26 @@ void ControlTree::serve_retired() {
     if (!is_over_) on_frame_from_above(frame);
   }
   if (!status) retired_.close();
+}
+
+bool ControlTree::has_neighbours_elsewhere() const {
+  return is_ready_ && (has_remote_parent() || children_.has_remote_members());
+}
+
+bool ControlTree::has_remote_parent() const {
+  return !root_ && !is_cut_off() && !is_searching() && parent_->is_remote();
+}
+
+void ControlTree::keep_second(Clock::time_point now) {
+  if (now < next_second_ || !has_neighbours_elsewhere()) return;
+  next_second_ = now + kSecond;
+  std::vector<int> neighbours;
+  for (const ChildConnection* child : children_.remote_members()) {
+    const bool is_routed = below_[static_cast<std::size_t>(child->claim.rank)] == child;
+    if (is_routed && !child->socket.has_output()) neighbours.push_back(child->claim.rank);
+  }
+  if (has_remote_parent() && !parent_->socket().has_output()) neighbours.push_back(parent_->claim().rank);
+  tell_second(neighbours);
 }
 
 // -- start and end ------------------------------------------------------------------------------------------

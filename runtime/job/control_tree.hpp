@@ -85,7 +85,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   void on_moving(ChildConnection& child);
   void on_query_missing(const Frame& frame, std::uint64_t number);
   static GonePayload make_gone(int rank, const std::optional<RankVerdict>& death);
-  static GonePayload make_orphan(int rank, const std::optional<RankVerdict>& death);
+  GonePayload make_orphan(int rank, const std::optional<RankVerdict>& death);
   void lose_below(ChildConnection& child, const std::optional<RankVerdict>& death);
   void add_to_batch(EntriesPayload payload);
   void pass_batches_up();
@@ -131,6 +131,9 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   void try_next_step(Clock::time_point start);
   void become_cut_off();
   void keep_limits();
+  bool has_remote_parent() const;
+  bool has_neighbours_elsewhere() const;
+  void keep_second(Clock::time_point now);
 
   const MemberClaim claim_, mover_claim_;
   std::optional<ControlRoot> root_;         // rank 0
@@ -163,7 +166,8 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   Status lost_leader_;  // during the start
   bool is_ready_ = false;
   bool is_over_ = false;
-  int leaving_rank_;  // named in our goodbye: this rank, or rank 0 if it left first
+  int leaving_rank_;                 // named in our goodbye: this rank, or rank 0 if it left first
+  Clock::time_point next_second_{};  // of ranks with neighbours on other nodes
   std::optional<Clock::time_point>
       asked_until_;  // the deadline has passed, and query_missing was sent to rank 0
   std::string missing_;

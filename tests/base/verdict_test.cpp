@@ -111,7 +111,8 @@ TEST_CASE("a frozen cgroup is found in both versions of cgroups") {
 
 TEST_CASE("a verdict that came with operations of several groups takes that of its own") {
   RankVerdict verdict = verdict_of(VerdictKind::dead, 2, 2);
-  verdict.completed = encode(CompletedCalls{{{7, 3, "barrier"}, {9, 12, "allreduce of 4 f32, sum"}}});
+  verdict.completed =
+      encode(CompletedCalls{{{7, 3, false, "barrier"}, {9, 12, false, "allreduce of 4 f32, sum"}}});
   RankVerdict other = verdict, damaged = verdict;
   count_completed(9, verdict);
   CHECK(verdict.completed_sequence == 12);
@@ -120,6 +121,10 @@ TEST_CASE("a verdict that came with operations of several groups takes that of i
   CHECK(verdict.completed.empty());
   count_completed(8, other);
   CHECK(other.completed_sequence == 0);
+  other.completed = encode(CompletedCalls{{{9, 11, true, "barrier"}}});
+  count_completed(9, other);
+  CHECK(to_text(other) ==
+        "rank 2 is gone; the last completed call that it has reported was barrier, operation 11");
   damaged.completed.pop_back();
   count_completed(9, damaged);
   CHECK(damaged.completed_sequence == 0);

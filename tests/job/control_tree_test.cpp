@@ -88,6 +88,43 @@ TEST_CASE("a cause that a leader settles holds for its node, and for no other") 
           std::vector<std::string>{rank < 2 ? "of all" : "of the leader", "of group 8"});
 }
 
+TEST_CASE("ranks with neighbours on other nodes are asked once a second what these are to know") {
+  struct Asked final : ControlObserver {
+    std::mutex mutex;
+    std::set<std::vector<int>> neighbours;
+    void on_failure(std::uint64_t, int, const Status&) override {}
+    void on_message(int, std::string_view) override {}
+    void on_second(const std::vector<int>& these) override {
+      const std::lock_guard lock(mutex);
+      std::vector<int> sorted = these;
+      std::sort(sorted.begin(), sorted.end());
+      neighbours.insert(sorted);
+    }
+    bool has(const std::vector<int>& these) {
+      const std::lock_guard lock(mutex);
+      return neighbours.contains(these);
+    }
+  };
+  Job job;
+  job.node_of = {0, 0, 1, 1, 2};
+  const std::vector<Channel> channels = open_all(job);
+  const auto is_leader = [&](std::size_t rank) { return !channels[rank]->remote_address().empty(); };
+  const int leader = is_leader(2) ? 2 : 3;
+  std::vector<Asked> asked(channels.size());
+  for (std::size_t i = 0; i < channels.size(); ++i) channels[i]->set_observer(&asked[i]);
+  const auto until = Clock::now() + 20s;
+  const auto comes = [&](std::size_t rank, const std::vector<int>& neighbours) {
+    while (!asked[rank].has(neighbours) && Clock::now() < until) std::this_thread::sleep_for(10ms);
+    return asked[rank].has(neighbours);
+  };
+  CHECK(comes(0, {leader, 4}));
+  CHECK(comes(static_cast<std::size_t>(leader), {0}));
+  CHECK(comes(4, {0}));
+  for (const Channel& channel : channels) channel->set_observer(nullptr);
+  CHECK(asked[1].neighbours.empty());
+  CHECK(asked[static_cast<std::size_t>(5 - leader)].neighbours.empty());
+}
+
 TEST_CASE("an absent rank is named on every node") {
   Job job;
   job.node_of = {0, 0, 1, 1, 2};

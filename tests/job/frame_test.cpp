@@ -93,7 +93,8 @@ TEST_CASE("payloads take exactly what was encoded") {
   check_every_truncation(GonePayload{4, true, false, "gone", {}});
   check_every_truncation(GonePayload{4, false, true, "", {}});
   check_every_truncation(FailurePayload{1, 2, 3, StatusCode::peer_failed, "gone", {}});
-  RankVerdict dead{VerdictKind::dead, 4, -1, 12, 9, -1, -1, 6, "barrier", "node1", "killed", "", "", ""};
+  RankVerdict dead{VerdictKind::dead, 4,       -1,       12, 9,  -1, -1, 6, false,
+                   "barrier",         "node1", "killed", "", "", ""};
   FailurePayload failure;
   REQUIRE(decode(encode(FailurePayload{1, 2, 3, StatusCode::peer_failed, "gone", {dead, dead}}), failure));
   CHECK(failure.verdicts == std::vector<RankVerdict>{dead, dead});
