@@ -74,10 +74,29 @@ struct Admitted {
   }
 };
 
+// The recent calls of this thread: 64 KiB, which only threads that call have.
+constinit thread_local Admitted* recent_calls = nullptr;
+
+// Frees them when the thread ends. Those of calls that later destructors of the thread make are not freed.
+struct RecentCalls {
+  std::array<Admitted, SimpleCall::kPlaces> places;
+  ~RecentCalls() { recent_calls = nullptr; }
+};
+
+[[gnu::noinline]] void make_recent_calls() {
+  thread_local bool is_first = true;
+  auto made = std::make_unique<RecentCalls>();
+  recent_calls = made->places.data();
+  if (!std::exchange(is_first, false)) return static_cast<void>(made.release());
+  thread_local std::unique_ptr<RecentCalls> until_end;
+  until_end = std::move(made);
+}
+
 // Training repeats its calls: the slot of this thread that may hold an equal call.
 Admitted& remembered(const SimpleCall& call) {
-  thread_local std::array<Admitted, SimpleCall::kPlaces> last;
-  return last[call.place()];
+  if (recent_calls == nullptr) [[unlikely]]
+    make_recent_calls();
+  return recent_calls[call.place()];
 }
 
 // Whether the call may be on GPU memory.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Compares the interface of libtutti with the one that is kept in runtime/abi/: what programs were compiled and linked against.
+Limits the memory that the library takes of every thread of a program.
 
 Knows the C headers' declarations and binutils, nothing of what they mean; 77 is "skipped".
 usage: check_abi.py LISTS LIBRARY HEADER...    UPDATE_ABI=1 writes the lists anew
@@ -15,6 +16,7 @@ import sys
 SKIPPED = 77
 SECONDS = 60
 UPDATE = "UPDATE_ABI=1 meson test -C build abi"
+MOST_THREAD_BYTES = 8192
 
 
 def statements(text):
@@ -46,6 +48,15 @@ def exported_names(library):
         name = re.match(r"[0-9a-f]+ \w (.+)", line).group(1).split("@@")[0]
         if "::" in name:
             yield name
+
+
+def is_thread_memory_small(library):
+    """Thread-local variables: each thread of a program has them, also one that never calls."""
+    listed = subprocess.run(["readelf", "-lW", library], capture_output=True, text=True, check=True, timeout=SECONDS)
+    found = re.search(r"^ +TLS( +0x[0-9a-f]+){4} +(0x[0-9a-f]+)", listed.stdout, re.MULTILINE)
+    size = int(found.group(2), 16) if found else 0
+    print(f"thread-local variables: {size} bytes, at most {MOST_THREAD_BYTES}")
+    return size <= MOST_THREAD_BYTES
 
 
 def differences(kept, found):
@@ -88,7 +99,7 @@ def main():
     lists = {"c_interface.txt": declarations, "cpp_symbols.txt": sorted(set(exported_names(library)))}
     same = [compare(os.path.join(folder, name), found) for name, found in lists.items()]
     print(", ".join(f"{name}: {len(found)} lines" for name, found in lists.items()))
-    sys.exit(0 if all(same) else 1)
+    sys.exit(0 if is_thread_memory_small(library) and all(same) else 1)
 
 
 if __name__ == "__main__":
