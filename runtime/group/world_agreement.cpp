@@ -294,7 +294,7 @@ Status WorldState::swap_records() {
   }
   compare_tuning(*exchanged, info().rank, settings_);
   records_ = *std::move(exchanged);
-  for (RankRecord& record : records_) record.contract.clear();
+  for (RankRecord& record : records_) std::string().swap(record.contract);  // gives its memory back
   return {};
 }
 

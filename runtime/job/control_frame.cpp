@@ -8,12 +8,18 @@ namespace {
 
 constexpr std::uint16_t kMagic = 0x5454;  // "TT"
 constexpr std::size_t kCompactAtBytes = std::size_t{1} << 16U;
+constexpr std::size_t kMostKeptBytes = 4096;  // of an empty buffer
 
 Status malformed(std::string what) {
   return Status(StatusCode::refused, "malformed control frame: " + std::move(what));
 }
 
 }  // namespace
+
+void clear_buffer(std::string& buffer) {
+  buffer.clear();
+  if (buffer.capacity() > kMostKeptBytes) std::string().swap(buffer);
+}
 
 void append_frame(std::string& out, const Frame& frame) {
   TUTTI_ASSERT(frame.payload.size() <= kMaxPayloadBytes, "callers check the size of what they send");
@@ -54,9 +60,11 @@ Result<std::optional<Frame>> FrameParser::next() {
   frame.type = static_cast<FrameType>(type);
   frame.payload.assign(buffer_, consumed_ + kFrameHeaderBytes, payload_bytes);
   consumed_ += kFrameHeaderBytes + payload_bytes;
-  if (consumed_ == buffer_.size() || consumed_ >= kCompactAtBytes) {
-    buffer_.erase(0, consumed_);
+  if (consumed_ == buffer_.size()) {
+    clear_buffer(buffer_);
     consumed_ = 0;
+  } else if (consumed_ >= kCompactAtBytes) {
+    buffer_.erase(0, std::exchange(consumed_, 0));
   }
   return std::optional<Frame>(std::move(frame));
 }

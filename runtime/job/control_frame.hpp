@@ -67,6 +67,10 @@ inline constexpr std::size_t kFrameHeaderBytes = 16;
 inline constexpr std::size_t kMaxStrangerPayloadBytes = 4096;            // before the proof
 inline constexpr std::size_t kMaxPayloadBytes = std::size_t{64} << 20U;  // after it
 
+// Empties a buffer. The start takes frames of a hundred KiB and more, whose memory is not kept for the small ones that
+// follow.
+void clear_buffer(std::string& buffer);
+
 // Appends header and payload.
 void append_frame(std::string& out, const Frame& frame);
 

@@ -20,7 +20,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kReadBytes = 65536;
+constexpr std::size_t kReadBytes = 16384;  // on the stack, whose memory stays
 
 std::string describe(const std::string& name) {
   return is_path_name(name) ? "socket " + name : "abstract socket @" + name;
@@ -126,6 +126,7 @@ Status FrameSocket::open_records(std::string_view bytes) {
     done += *record_bytes;
   }
   in.erase(0, done);
+  if (in.empty()) clear_buffer(in);
   return {};
 }
 
@@ -140,7 +141,7 @@ Status FrameSocket::flush() {
       return broken_ = describe_end(errno);
     }
   }
-  out_.clear();
+  clear_buffer(out_);
   sent_ = 0;
   return {};
 }

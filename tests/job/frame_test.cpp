@@ -54,6 +54,15 @@ TEST_CASE("a long stream does not grow the parser") {
     while (parser.next()->has_value()) ++parsed;
   }
   CHECK(parsed == 10000);
+  bytes.clear();
+  append_frame(bytes, Frame{FrameType::message, 0, 0, std::string(100000, 'b')});
+  parser.set_limit(kMaxPayloadBytes);
+  parser.feed(bytes);
+  CHECK(parser.next()->has_value());
+  CHECK(parser.take_rest().capacity() < 10000);
+  clear_buffer(bytes);
+  CHECK(bytes.empty());
+  CHECK(bytes.capacity() < 10000);
 }
 
 TEST_CASE("the header alone refuses what is no frame") {
