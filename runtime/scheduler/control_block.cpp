@@ -42,10 +42,8 @@ void ControlBlocks::make(SharedHeap* heap, SharedWindow& window, std::uint32_t n
   window_ = &window;
   number_ = number;
   base_.resize(size());
-  bells_.resize(size());
   places_.resize(size());
   slots_.resize(shape_.slots);
-  seen_.resize(std::size_t{shape_.slots} * size());
   SharedHeap::Location place;
   Result<ByteRange> memory = heap->allocate(shape_.total_bytes());
   if (memory && heap->locate(memory->data(), memory->size(), &place)) {
@@ -65,7 +63,7 @@ ControlBlocks::State ControlBlocks::link() {
   if (std::any_of(places_.begin(), places_.end(), has_none)) return state_ = State::refused;
   if (map_all()) {
     state_ = State::linked;
-    places_ = {};
+    std::vector<SegmentRange>().swap(places_);
   }
   return state_;
 }
@@ -106,7 +104,6 @@ bool ControlBlocks::attach(std::uint32_t peer) {
     state_ = State::refused;  // not what a rank of this build would say
     return false;
   }
-  bells_[peer] = bell;
   needs_fence_ = needs_fence_ || bell.needs_fence;
   base_[peer] = memory.data() + place.offset;
   if (shape_.rotates_offset) make_present(base_[peer], place.bytes);
@@ -131,8 +128,8 @@ bool ControlBlocks::have_signaled_on(std::uint32_t cpu, const Area& area, std::u
 
 void ControlBlocks::ring_bells() {
   for (std::uint32_t r = 0; r < size(); ++r) {
-    const PeerBell& bell = bells_[r];
-    if (bell.is_sleeping == nullptr) continue;
+    if (r == rank_) continue;
+    const PeerBell bell = window_->bell(r);
     const std::uint32_t is_sleeping = bell.needs_fence
                                           ? bell.is_sleeping->fetch_add(0, std::memory_order_acq_rel)
                                           : bell.is_sleeping->load(std::memory_order_relaxed);
