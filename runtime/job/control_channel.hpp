@@ -74,8 +74,8 @@ class ControlObserver {
   // A rank that had a connection with this one is lost, or was reached by such a rank: adds its last operations to the
   // verdict.
   virtual void on_loss(RankVerdict& verdict) { static_cast<void>(verdict); }
-  // Once a second, on a rank that has neighbours in the tree on other nodes: those whose connections have taken all
-  // earlier bytes.
+  // Once a second, or less often if it takes long, on a rank that has neighbours in the tree on other nodes: those whose
+  // connections have taken all earlier bytes.
   virtual void on_second(const std::vector<int>& neighbours) { static_cast<void>(neighbours); }
   // World rank `rank` has left in an orderly way. Its groups go on until an operation needs it.
   virtual void on_departure(int rank) { static_cast<void>(rank); }

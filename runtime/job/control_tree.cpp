@@ -22,6 +22,7 @@ constexpr std::chrono::seconds kAnswerTime{1};   // for query_missing after the 
 constexpr std::chrono::seconds kLookUpPause{1};
 constexpr std::chrono::milliseconds kTick{100};  // while something has a deadline
 constexpr std::chrono::seconds kSecond{1};
+constexpr int kMostSecondShare = 200;  // on_second() takes at most one 200th of the time
 
 }  // namespace
 
@@ -240,7 +241,6 @@ bool ControlTree::has_remote_parent() const {
 
 void ControlTree::keep_second(Clock::time_point now) {
   if (now < next_second_ || !has_neighbours_elsewhere()) return;
-  next_second_ = now + kSecond;
   std::vector<int> neighbours;
   for (const ChildConnection* child : children_.remote_members()) {
     const bool is_routed = below_[static_cast<std::size_t>(child->claim.rank)] == child;
@@ -248,6 +248,8 @@ void ControlTree::keep_second(Clock::time_point now) {
   }
   if (has_remote_parent() && !parent_->socket().has_output()) neighbours.push_back(parent_->claim().rank);
   tell_second(neighbours);
+  const Clock::time_point end = Clock::now();
+  next_second_ = end + std::max<Clock::duration>(kSecond, kMostSecondShare * (end - now));
 }
 
 // -- start and end ------------------------------------------------------------------------------------------
