@@ -16,7 +16,6 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kMaxReports = 256;                    // of one group
 constexpr std::chrono::milliseconds kStateAnswerTime{300};  // control threads answer at once unless frozen
 constexpr std::chrono::milliseconds kInspectTime{600};  // a rank of another node that is just timing out, too
 // Ranks that wait for each other reach their deadlines one after the other.
@@ -119,17 +118,13 @@ void WorldState::on_report(int source, StallReport& report) {
   }
   if (rank < 0) return;
   compare_orders(source, report);
-  std::map<int, CallHistory> histories;
+  CallDifference difference;
   {
     const std::lock_guard lock(talk_mutex_);
-    auto& reports = reports_[report.context];
-    if (reports.size() >= kMaxReports) reports.clear();
-    reports[rank] = std::move(report.calls);
-    histories = reports;
+    MemberReports& reports = reports_[report.context];
+    reports.take(rank, std::move(report.calls), own);
+    if (!reports.find_difference(own_rank, own, &difference)) return;
   }
-  histories[own_rank] = std::move(own);
-  CallDifference difference;
-  if (!find_difference(histories, &difference)) return;
   const std::lock_guard lock(groups_mutex_);
   GroupMember* group = find(report.context);
   if (group == nullptr) return;

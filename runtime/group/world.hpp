@@ -17,6 +17,7 @@
 
 #include "runtime/group/diagnosis_frame.hpp"
 #include "runtime/group/machine_reports.hpp"
+#include "runtime/group/member_reports.hpp"
 #include "runtime/group/rank_record.hpp"
 #include "runtime/group/settings.hpp"
 #include "runtime/group/sole_caller.hpp"
@@ -297,7 +298,7 @@ class WorldState final : private ControlObserver, private StallReceiver {
 
   std::mutex talk_mutex_;  // the following; never held together with groups_mutex_
   std::condition_variable answered_;
-  std::map<std::uint64_t, std::map<int, CallHistory>> reports_;  // of stalled ranks, by context, group rank
+  std::map<std::uint64_t, MemberReports> reports_;  // of stalled ranks, by context
   std::map<std::uint64_t, Inquiry> inquiries_;
   std::map<std::uint64_t, std::map<std::uint32_t, std::set<int>>>
       arrivals_;                                                          // world ranks, by context and step
