@@ -195,7 +195,8 @@ Price price_path(const PathCounts& path, const CostModel& model) {
     price.bytes_ps += bytes_at(path, model, i);
   }
   price.bytes_ps += detail::of_kib(path.copied_bytes, model.copy_kib_ps);
-  price.reduce_ps = detail::of_kib(path.reduced_bytes, model.reduce_kib_ps);
+  price.reduce_ps = detail::of_kib(path.reduced_bytes, model.reduce_kib_ps) +
+                    detail::of_kib(path.cached_reduced_bytes, model.cached_reduce_kib_ps);
   price.total_ps = price.latency_ps + price.bytes_ps + price.reduce_ps;
   return price;
 }

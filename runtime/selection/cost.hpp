@@ -62,6 +62,10 @@ struct CostModel {
   bool far_reader_slows_all = false;
   std::uint64_t call_ps = 0;        // once per call
   std::uint64_t reduce_kib_ps = 0;  // to add 1024 bytes to others
+  // The same of so few at once that the core's own caches hold them, once lines have brought them there; 0: there is no
+  // such figure.
+  std::uint64_t cached_reduce_kib_ps = 0;
+  static constexpr std::uint64_t kMostCachedBytes = 65536;
   std::uint64_t copy_kib_ps = 0;
   const LinkCost& link(Level level) const { return links[static_cast<std::size_t>(level)]; }
   LinkCost& link(Level level) { return links[static_cast<std::size_t>(level)]; }
@@ -111,6 +115,7 @@ struct PathCounts {
   };
   std::array<AtLevel, kLevelCount> levels;
   std::uint64_t reduced_bytes = 0, copied_bytes = 0;
+  std::uint64_t cached_reduced_bytes = 0;  // at CostModel::cached_reduce_kib_ps
   bool operator==(const PathCounts&) const = default;
 };
 

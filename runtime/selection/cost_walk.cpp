@@ -30,6 +30,7 @@ enum class Term : std::uint8_t {
   lines,
   crowd,
   reduce,
+  cached_reduce,
   copy
 };
 
@@ -271,6 +272,12 @@ class CostWalk {
     return later(end, pass(shared_[static_cast<std::size_t>(level)][places_.node[rank]], now, level, bytes));
   }
 
+  Instant add(const Instant& now, std::uint64_t bytes) {
+    if (model_.cached_reduce_kib_ps != 0 && bytes <= CostModel::kMostCachedBytes)
+      return after(now, of_kib(bytes, model_.cached_reduce_kib_ps), Term::cached_reduce, Level::cache, bytes);
+    return after(now, of_kib(bytes, model_.reduce_kib_ps), Term::reduce, Level::cache, bytes);
+  }
+
   Instant compute(StepId id, const Instant& ready) {
     const std::uint32_t rank = graph_.rank_of(id);
     const Step& step = step_of(id);
@@ -296,8 +303,7 @@ class CostWalk {
       now = after(now, of_kib(in_row, model_.line(level).kib_ps), Term::lines, level, in_row);
     }
     if (sources.size() > 1) {
-      const std::uint64_t added = bytes * (sources.size() - 1);
-      now = after(now, of_kib(added, model_.reduce_kib_ps), Term::reduce, Level::cache, added);
+      now = add(now, bytes * (sources.size() - 1));
     } else if (step.dst.owner == kSelf && (sources.empty() || sources[0].owner == kSelf)) {
       now = after(now, of_kib(bytes, model_.copy_kib_ps), Term::copy, Level::cache, bytes);
     }
@@ -335,6 +341,9 @@ class CostWalk {
           break;
         case Term::reduce:
           path.reduced_bytes += cause.bytes;
+          break;
+        case Term::cached_reduce:
+          path.cached_reduced_bytes += cause.bytes;
           break;
         case Term::copy:
           path.copied_bytes += cause.bytes;

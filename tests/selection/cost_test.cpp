@@ -48,6 +48,19 @@ TEST_CASE("a round costs latency, message and bytes; a ring costs its rounds") {
   }
 }
 
+TEST_CASE("few bytes are added at the speed of the core's own caches") {
+  CostModel model = flat_model();
+  model.cached_reduce_kib_ps = 1024;
+  constexpr std::uint32_t kRanks = 4;
+  for (const std::uint64_t block : {64ULL, 65536ULL, 65600ULL}) {
+    const Price ring =
+        price(call_of(Collective::allreduce, "ring", block * kRanks), places_of(kRanks, 1), model);
+    const bool is_cached = block <= CostModel::kMostCachedBytes;
+    CHECK(ring.reduce_ps == (kRanks - 1) * block * (is_cached ? 1 : kAdd));
+    CHECK((is_cached ? ring.path.cached_reduced_bytes : ring.path.reduced_bytes) == (kRanks - 1) * block);
+  }
+}
+
 TEST_CASE("messages in a row overlap in flight, but not at their ends") {
   const std::uint32_t p = 9;
   const std::uint64_t block = 10;
