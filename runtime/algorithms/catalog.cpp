@@ -97,6 +97,10 @@ constexpr ParamRow kLeadersAcross3[] = {{"leaders", &AlgorithmParams::leaders, 0
 constexpr ParamRow kLeadersAcross4[] = {{"leaders", &AlgorithmParams::leaders, 0, 0, 255},
                                         {"across", &AlgorithmParams::across, 0, 0, 3},
                                         {"segments", &AlgorithmParams::segments, 1, 1, 1024, true}};
+constexpr ParamRow kLeadersAcross4Mates[] = {{"leaders", &AlgorithmParams::leaders, 0, 0, 255},
+                                             {"across", &AlgorithmParams::across, 0, 0, 3},
+                                             {"mates", &AlgorithmParams::mates, 0, 0, 1},
+                                             {"segments", &AlgorithmParams::segments, 1, 1, 1024, true}};
 constexpr ParamRow kLeadersAcross2[] = {{"leaders", &AlgorithmParams::leaders, 0, 0, 255},
                                         {"across", &AlgorithmParams::across, 0, 0, 1},
                                         {"segments", &AlgorithmParams::segments, 1, 1, 256, true}};
@@ -271,8 +275,8 @@ constexpr AlgorithmRow kRows[] = {
      true,
      "rounds 2 + across; bytes sent about 2 m inside, leaving a domain what across sends of m",
      "sums in each domain, each leader's share across (0 recursive_doubling, 1 two_shot, 2 rabenseifner, "
-     "3 the same by larger domains), and back",
-     kLeadersAcross4,
+     "3 the same by larger domains), and back; mates=1: in larger domains where a rank is alone",
+     kLeadersAcross4Mates,
      hierarchical_allreduce_claim},
     {Collective::reduce_scatter,
      "ring",

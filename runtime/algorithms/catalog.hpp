@@ -23,8 +23,8 @@ struct Claim {
   std::uint64_t rounds = 0;
   std::uint64_t sent_blocks = 0;
   std::uint64_t blocks = 1;
-  // Hierarchical rows only. The most that leaves one domain for others, in blocks; and whether rounds and
-  // sent_blocks are upper bounds instead of exact.
+  // Hierarchical rows only. The most that leaves one domain for others, in blocks (with mates=1: one joined domain); and
+  // whether rounds and sent_blocks are upper bounds instead of exact.
   std::uint64_t crossing_blocks = 0;
   bool is_bound = false;
   bool is_crossing_bound = false;  // and crossing_blocks

@@ -85,7 +85,7 @@ std::vector<Hierarchy> sample_hierarchies(std::uint32_t p) {
     for (std::uint32_t rank = 0; rank < p; ++rank) labels.push_back(label_of(rank));
     const Hierarchy lower(labels);
     for (std::uint32_t d = 0; d < lower.domain_count(); ++d) uppers.push_back(upper_of(d));
-    Hierarchy both = lower.with_upper(Hierarchy(uppers));
+    Hierarchy both = lower.with_upper(Hierarchy(uppers)).with_joined();
     if (!both.is_flat() && both.upper() != nullptr) samples.push_back(std::move(both));
   };
   over([](std::uint32_t rank) { return rank / 6 * 3 + (rank % 6 + 1) / 3; },
@@ -135,7 +135,8 @@ Status prove(const AlgorithmRow& row, const Instance& i, const std::vector<Sched
                               claim.sent_blocks, claim.blocks, found->max_sent_atoms, grid));
   }
   if (row.legality.needs_hierarchy) {
-    const std::uint64_t crossing = crossing_atoms(i.hierarchy, ranks);
+    const bool is_joined = i.params.mates == 1 && i.hierarchy.joined() != nullptr;
+    const std::uint64_t crossing = crossing_atoms(is_joined ? *i.hierarchy.joined() : i.hierarchy, ranks);
     const std::uint64_t leaving = crossing * claim.blocks, claimed_leaving = claim.crossing_blocks * grid;
     if (claim.is_crossing_bound ? leaving > claimed_leaving : leaving != claimed_leaving)
       return refuse(fmt::format("claims that {}{} of {} blocks leave a domain, {} of {} do",

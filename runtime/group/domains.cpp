@@ -156,7 +156,7 @@ Hierarchy WorldDomains::hierarchy_of(std::span<const int> world_ranks) const {
   }
   // So many ranks of a domain may signal one leader; in larger domains clusters do so first.
   constexpr std::uint32_t kMostTogether = 16, kCluster = 8;
-  Hierarchy hierarchy = levels_from(0, world_ranks);
+  const Hierarchy hierarchy = levels_from(0, world_ranks).with_joined();
   return hierarchy.size() > 0 && hierarchy.largest_domain() > kMostTogether
              ? hierarchy.with_clusters(kCluster)
              : hierarchy;

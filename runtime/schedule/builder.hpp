@@ -44,6 +44,7 @@ struct AlgorithmParams {
   std::uint32_t aggregate = 0;  // PAT: subtrees per message, a power of two; 0 = all (fewest rounds)
   std::uint32_t leaders = 0;    // hierarchical: members of a domain that talk to other domains; 0 = all
   std::uint32_t across = 0;     // hierarchical: what runs between domains, a number in the row's list
+  std::uint32_t mates = 0;      // hierarchical: 1 = no domain of one rank, see Hierarchy::joined()
   bool operator==(const AlgorithmParams&) const = default;
 };
 

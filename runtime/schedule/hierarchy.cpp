@@ -75,6 +75,22 @@ Hierarchy Hierarchy::with_clusters(std::uint32_t most) const {
   return made;
 }
 
+Hierarchy Hierarchy::with_joined() const {
+  Hierarchy joined = *this;
+  while (joined.smallest_domain() == 1 && joined.upper() != nullptr) {
+    const Hierarchy upper = *joined.upper();
+    std::vector<std::uint32_t> labels;
+    for (const std::uint32_t domain : joined.domain_of_) labels.push_back(upper.domain_of(domain));
+    joined = Hierarchy(labels);
+    joined.upper_ = upper.upper_;
+  }
+  Hierarchy made = *this;
+  made.joined_.clear();
+  if (joined.smallest_domain() > std::max(smallest_domain(), 1U) && !joined.is_flat())
+    made.joined_.push_back(std::move(joined));
+  return made;
+}
+
 std::string to_text(const Hierarchy& hierarchy) {
   std::string text = fmt::format("{} domains:", hierarchy.domain_count());
   for (std::uint32_t d = 0; d < hierarchy.domain_count(); ++d) {

@@ -31,6 +31,11 @@ class Hierarchy {
   // The same ranks in clusters, with this one's domains above them; null: none.
   const Hierarchy* clusters() const { return clusters_.empty() ? nullptr : clusters_.data(); }
 
+  // Where ranks are alone in their domains, those of the level above together, until every rank has mates.
+  Hierarchy with_joined() const;
+  // The same ranks in joined domains, with the levels above them; null: none.
+  const Hierarchy* joined() const { return joined_.empty() ? nullptr : joined_.data(); }
+
   std::uint32_t size() const { return static_cast<std::uint32_t>(domain_of_.size()); }
   std::uint32_t domain_count() const { return static_cast<std::uint32_t>(members_.size()); }
   std::uint32_t domain_of(std::uint32_t rank) const { return domain_of_[rank]; }
@@ -47,9 +52,9 @@ class Hierarchy {
   bool operator==(const Hierarchy&) const = default;
 
  private:
-  std::vector<std::uint32_t> domain_of_;             // by rank
-  std::vector<std::vector<std::uint32_t>> members_;  // by domain
-  std::vector<Hierarchy> upper_, clusters_;          // one, or none
+  std::vector<std::uint32_t> domain_of_;              // by rank
+  std::vector<std::vector<std::uint32_t>> members_;   // by domain
+  std::vector<Hierarchy> upper_, clusters_, joined_;  // one, or none
 };
 
 // "2 domains: 0-3, 4-7"; with a level more "4 domains: 0-1, 2-3, 4-5, 6-7; of these 2 domains: 0-1, 2-3"

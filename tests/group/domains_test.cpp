@@ -103,6 +103,15 @@ TEST_CASE("caches where they divide, else sockets, else flat") {
   CHECK(whole(world_of({{0, 0}, {0, 0}, {0, 0}, {4, 4}, {4, 4}, {5, 5}})) == "3 domains: 0-2, 3-4, 5");
 }
 
+TEST_CASE("where ranks are alone in their caches, sockets are known as domains, too") {
+  const WorldDomains world = world_of({{0, 0}, {0, 0}, {2, 0}, {4, 4}, {4, 4}, {6, 4}});
+  const Hierarchy h = world.hierarchy_of(std::vector<int>{0, 1, 2, 3, 4, 5});
+  CHECK(to_text(h) == "4 domains: 0-1, 2, 3-4, 5; of these 2 domains: 0-1, 2-3");
+  REQUIRE(h.joined() != nullptr);
+  CHECK(to_text(*h.joined()) == "2 domains: 0-2, 3-5");
+  CHECK(world.hierarchy_of(std::vector<int>{0, 1, 3, 4}).joined() == nullptr);
+}
+
 TEST_CASE("sockets above caches, and clusters in large caches") {
   CHECK(whole(world_of({{0, 0}, {0, 0}, {2, 0}, {2, 0}, {4, 4}, {4, 4}, {6, 4}, {6, 4}})) ==
         "4 domains: 0-1, 2-3, 4-5, 6-7; of these 2 domains: 0-1, 2-3");

@@ -50,7 +50,7 @@ std::string describe(const AlgorithmRow& row, const Instance& i) {
          std::to_string(i.size) + " root " + std::to_string(i.root) + (i.in_place ? " in place" : "") +
          " radix " + std::to_string(i.params.radix) + " segments " + std::to_string(i.params.segments) +
          " aggregate " + std::to_string(i.params.aggregate) + " leaders " + std::to_string(i.params.leaders) +
-         " across " + std::to_string(i.params.across) +
+         " across " + std::to_string(i.params.across) + " mates " + std::to_string(i.params.mates) +
          (row.legality.needs_hierarchy ? ", " + to_text(i.hierarchy) : "");
 }
 

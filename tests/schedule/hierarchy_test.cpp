@@ -72,6 +72,17 @@ TEST_CASE("levels above and clusters are hierarchies again") {
   CHECK(parted.clusters()->members(3) == std::vector<std::uint32_t>{5});
   CHECK(parted.clusters()->upper()->members(0) == std::vector<std::uint32_t>{0, 2});
   CHECK(of_sizes({2, 2}).with_clusters(8).clusters() == nullptr);
+  // Where a rank is alone, domains are joined by the level above, again and again.
+  const Hierarchy alone = of_sizes({2, 1, 2, 1}).with_upper(of_labels({0, 1, 0, 1})).with_joined();
+  REQUIRE(alone.joined() != nullptr);
+  CHECK(to_text(*alone.joined()) == "2 domains: 0-1+3-4, 2+5");
+  const Hierarchy deep =
+      of_sizes({1, 1, 1, 1, 1}).with_upper(of_sizes({1, 2, 2}).with_upper(of_sizes({2, 1}))).with_joined();
+  REQUIRE(deep.joined() != nullptr);
+  CHECK(to_text(*deep.joined()) == "2 domains: 0-2, 3-4");
+  CHECK(of_sizes({2, 2, 2}).with_upper(of_sizes({1, 2})).with_joined().joined() == nullptr);  // nobody is
+  CHECK(of_sizes({1, 2, 2}).with_upper(of_sizes({1, 2})).with_joined().joined() == nullptr);  // still is
+  CHECK(of_sizes({1, 2}).with_joined().joined() == nullptr);
 }
 
 TEST_CASE("a hierarchy without levels is flat") {
@@ -133,26 +144,30 @@ TEST_CASE("hierarchical rows are proved over even, uneven and interleaved domain
   hierarchies.push_back(of_labels({1, 0, 0, 2, 1, 0, 1, 1}));
   // Levels above, even, uneven and interleaved; three levels; clusters.
   hierarchies.push_back(of_sizes({2, 2, 2, 2}).with_upper(of_sizes({2, 2})));
-  hierarchies.push_back(of_sizes({1, 2, 2, 3, 1}).with_upper(of_labels({0, 1, 0, 1, 1})));
+  hierarchies.push_back(of_sizes({1, 2, 2, 3, 1}).with_upper(of_labels({0, 1, 0, 1, 1})).with_joined());
   hierarchies.push_back(
       of_sizes({1, 1, 1, 1, 2, 1, 1, 1}).with_upper(of_sizes({2, 2, 2, 2}).with_upper(of_sizes({2, 2}))));
   hierarchies.push_back(of_sizes({5, 4}).with_clusters(2));
   hierarchies.push_back(of_labels({0, 1, 0, 1, 0, 1, 0}).with_clusters(3));
   for (const AlgorithmRow& row : catalog()) {
     if (!row.legality.needs_hierarchy) continue;
-    std::uint32_t most_across = 0, most_leaders = 0;
+    std::uint32_t most_across = 0, most_leaders = 0, most_mates = 0;
     for (const ParamRow& param : row.params) {
       if (param.name == "across") most_across = param.max_value;
       if (param.name == "leaders") most_leaders = 4;
+      if (param.name == "mates") most_mates = param.max_value;
     }
     for (const Hierarchy& h : hierarchies) {
-      for (std::uint32_t leaders = 0; leaders <= most_leaders; ++leaders) {
+      const std::uint32_t end = (most_leaders + 1) * (h.joined() != nullptr ? most_mates + 1 : 1);
+      for (std::uint32_t i = 0; i < end; ++i) {
+        const std::uint32_t leaders = i % (most_leaders + 1), mates = i / (most_leaders + 1);
         for (std::uint32_t across = 0; across <= most_across; ++across) {
           AlgorithmParams params = default_params(row);
           params.leaders = leaders;
           params.across = across;
-          INFO(to_string(row.collective)
-               << ", " << to_text(h) << ", leaders " << leaders << ", across " << across);
+          params.mates = mates;
+          INFO(to_string(row.collective) << ", " << to_text(h) << ", leaders " << leaders << ", across "
+                                         << across << ", mates " << mates);
           REQUIRE(prove_everywhere(row, h, params) == "");
         }
       }

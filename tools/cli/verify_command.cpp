@@ -62,6 +62,7 @@ AlgorithmParams hierarchical_params(const AlgorithmRow& row, std::uint32_t turn)
   for (const ParamRow& param : row.params) {
     if (param.name == "leaders") params.leaders = turn % 4;
     if (param.name == "across") params.across = turn % (param.max_value + 1);
+    if (param.name == "mates") params.mates = turn / 2 % 2;
   }
   return params;
 }

@@ -37,15 +37,15 @@ Parts parts_in_clusters(Collective collective, const Hierarchy& clusters, Params
 
 Claim allreduce_claim(Collective collective, const Hierarchy& h, Params params) {
   const Hierarchy& used = hierarchy_of(h, params);
-  const bool is_in_clusters = &used != &h;
+  const bool is_in_clusters = &used == h.clusters();
   const Parts parts =
-      is_in_clusters ? parts_in_clusters(collective, used, params) : parts_of(collective, h, params);
+      is_in_clusters ? parts_in_clusters(collective, used, params) : parts_of(collective, used, params);
   const std::uint64_t width = parts.across.blocks;
   Claim claim;
   claim.rounds = 2 + parts.across.rounds;
   claim.sent_blocks = (parts.leaders - 1 + parts.largest - 1) * width + parts.across.sent_blocks;
   claim.blocks = parts.leaders * width;
-  claim.is_bound = !h.is_even() || parts.is_nested;
+  claim.is_bound = !used.is_even() || parts.is_nested;
   claim.is_crossing_bound = parts.is_nested;
   claim.crossing_blocks =
       is_in_clusters ? parts.across.crossing_blocks : parts.leaders * parts.across.sent_blocks;

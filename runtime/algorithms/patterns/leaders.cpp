@@ -102,7 +102,8 @@ Result<Schedule> emit_across(Collective collective, const AlgorithmParams& param
 }
 
 const Hierarchy& hierarchy_of(const Hierarchy& hierarchy, const AlgorithmParams& params) {
-  return params.leaders == 1 && hierarchy.clusters() != nullptr ? *hierarchy.clusters() : hierarchy;
+  if (params.leaders == 1 && hierarchy.clusters() != nullptr) return *hierarchy.clusters();
+  return params.mates == 1 && hierarchy.joined() != nullptr ? *hierarchy.joined() : hierarchy;
 }
 
 std::vector<std::vector<LeaderRun>> ranges_of_leaders(const Leaders& leaders, std::uint32_t width) {
@@ -200,7 +201,8 @@ Result<Schedule> emit_hierarchical_allreduce(const CollectiveSpec& spec, const G
   const Leaders leaders(view, hierarchy, params.leaders);
   // A domain of one hands its input on as it is.
   const bool in_place = spec.in_place || leaders.mates().size() > 1;
-  const auto part = emit_across(spec.collective, params, 0, in_place, leaders, &hierarchy != view.hierarchy);
+  const auto part =
+      emit_across(spec.collective, params, 0, in_place, leaders, &hierarchy == view.hierarchy->clusters());
   if (!part) return part.status();
   const std::uint32_t width = part->blocks;
   Builder b(spec, view, leaders.count() * width);

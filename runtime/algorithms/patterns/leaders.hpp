@@ -65,7 +65,8 @@ std::uint32_t across_count(Collective collective);
 Result<Schedule> emit_across(Collective collective, const AlgorithmParams& params, std::uint32_t root,
                              bool in_place, const Leaders& leaders, bool nests = false);
 
-// With one leader and clusters: the hierarchy of clusters, above which the row runs once more. Else the view's own.
+// With one leader and clusters: the hierarchy of clusters, above which the row runs once more. With mates=1: that of joined
+// domains. Else the view's own.
 const Hierarchy& hierarchy_of(const Hierarchy& hierarchy, const AlgorithmParams& params);
 
 // Blocks that a leader moves: where scratch holds them, the run begins at that slot.
