@@ -23,7 +23,8 @@ void MemberReports::take(int group_rank, CallHistory calls, const CallHistory& o
   calls_[group_rank] = std::move(calls);
   std::erase_if(calls_, [&](const auto& member) {
     const auto& [rank, history] = member;
-    if (history.empty() || !includes(own, history)) return history.empty();
+    if (history.empty()) return true;
+    if (!includes(own, history)) return false;
     last_equal_.resize(std::max(last_equal_.size(), static_cast<std::size_t>(rank) + 1));
     last_equal_[static_cast<std::size_t>(rank)] = history.back().sequence;
     return true;

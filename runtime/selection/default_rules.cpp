@@ -14,8 +14,9 @@ namespace {
 std::string_view node_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:
-      return "one_shot:-64k@-2;one_shot:-16k@3-8;hierarchical(leaders=1):-48@9-;hierarchical:-8k@9-;"
-             "hierarchical(across=2):-128k@9-;hierarchical(across=1):0-@9-;recursive_multiplying:-128@9-;"
+      return "one_shot:-64k@-2;one_shot:-16k@3-8;hierarchical(leaders=1):-48@9-;hierarchical:-1k@9-;"
+             "hierarchical(mates=1):-8k@9-;hierarchical(across=2,mates=1):-128k@9-;"
+             "hierarchical(across=1,mates=1):0-@9-;recursive_multiplying:-128@9-;"
              "circulant:-32k@9-;recursive_doubling:-4k;circulant:0-@65-;rabenseifner:0-@65-;two_shot";
     case Collective::reduce_scatter:
       return "circulant:-512@49-;hierarchical:0-@9-;circulant:0-@9-;direct";
@@ -68,6 +69,14 @@ std::string_view node_sockets_rules(Collective collective) {
     default:
       return "";
   }
+}
+
+// Before those of a node where domains have more than 16 ranks. Each rank would wait for the shares of all its mates, so
+// a short vector goes through clusters of 8 to one leader. Predicted by the same model.
+std::string_view node_large_domains_rules(Collective collective) {
+  return collective == Collective::allreduce
+             ? "hierarchical(leaders=1):-128@17-;hierarchical(leaders=1):-512@49-;rabenseifner:513-8k@129-"
+             : "";
 }
 
 // On one node with more ranks than CPUs (oversubscribed). There the work of all ranks together counts, and
@@ -195,6 +204,8 @@ std::string_view default_rules(Collective collective, DefaultSet set) {
       return node_rules(collective);
     case DefaultSet::node_sockets:
       return node_sockets_rules(collective);
+    case DefaultSet::node_large_domains:
+      return node_large_domains_rules(collective);
     case DefaultSet::node_shared_cpus:
       return node_shared_cpus_rules(collective);
     case DefaultSet::network:
@@ -211,6 +222,8 @@ std::string_view to_string(DefaultSet set) {
       return to_string(Reach::node);
     case DefaultSet::node_sockets:
       return "on one node, across sockets";
+    case DefaultSet::node_large_domains:
+      return "on one node, with many ranks in a domain";
     case DefaultSet::node_shared_cpus:
       return "on one node with more ranks than CPUs";
     case DefaultSet::network:

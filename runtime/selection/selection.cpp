@@ -121,7 +121,7 @@ Result<Selector> Selector::make(std::vector<RuleText> texts) {
       Source& target = selector.defaults_[static_cast<std::size_t>(i)][static_cast<std::size_t>(set)];
       target.is_advice = true;
       std::string rules(default_rules(collective, set));
-      if (set == DefaultSet::node_sockets)
+      if (precedes_node(set))
         rules += (rules.empty() ? "" : ";") + std::string(default_rules(collective, DefaultSet::node));
       if (!rules.empty()) TUTTI_RETURN_IF_ERROR(add(collective, "default rules", rules, target));
     }
@@ -139,7 +139,7 @@ const Selector::Source* Selector::find_source(const Question& question, std::siz
     const Source& source = sources_[collective][i];
     return !source.reach || *source.reach == question.reach ? &source : nullptr;
   }
-  const DefaultSet set = default_set(question.reach, question.shares_cpus, question.spans_sockets);
+  const DefaultSet set = question.default_set();
   return &defaults_[collective][static_cast<std::size_t>(set)];
 }
 
@@ -249,7 +249,7 @@ std::string Selector::canonical() const {
                             item.params.radix, item.params.segments, item.params.channels,
                             item.params.aggregate, item.segment_bytes);
         if (item.row != nullptr && item.row->legality.needs_hierarchy)
-          text += fmt::format(":{}:{}", item.params.leaders, item.params.across);
+          text += fmt::format(":{}:{}:{}", item.params.leaders, item.params.across, item.params.mates);
         for (const RuleCondition& c : item.conditions) {
           text += fmt::format(",{}-{}@{}-{}", c.min_bytes, c.max_bytes, c.min_size, c.max_size);
         }

@@ -33,6 +33,11 @@ struct Question {
   bool shares_cpus = false;    // the ranks of its machine outnumber the CPUs
   bool spans_sockets = false;  // known to lie on several sockets
   bool is_device = false;      // the buffers are on GPUs: what is known of the host's memory says nothing
+
+  DefaultSet default_set() const {
+    const bool has_clusters = hierarchy != nullptr && hierarchy->clusters() != nullptr;
+    return tutti::default_set(reach, shares_cpus, spans_sockets, has_clusters);
+  }
 };
 
 // Everything of it that a call and the number of ranks say. The group adds its hierarchy, reach and CPUs.

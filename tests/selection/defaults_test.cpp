@@ -132,6 +132,38 @@ TEST_CASE("small groups over several sockets choose by socket, others as before"
   CHECK(chosen(Collective::allreduce, {4, 4}, 48, true) == "one_shot");
 }
 
+TEST_CASE("short vectors take one leader where domains are large", "[selection]") {
+  const Selector selector = selector_of({});
+  const auto leaders_of = [&](std::vector<std::uint32_t> sizes, std::uint64_t bytes, bool has_clusters) {
+    Hierarchy h = Hierarchy::of_sizes(sizes);
+    if (has_clusters) h = h.with_clusters(8);
+    Question q = ask(Collective::allreduce, bytes, h.size());
+    q.hierarchy = &h;
+    q.spans_sockets = true;
+    const auto selection = selector.choose(q);
+    REQUIRE(selection.is_ok());
+    REQUIRE(selection->row->name == "hierarchical");
+    return selection->params.leaders;
+  };
+  CHECK(leaders_of({24, 24}, 128, true) == 1);
+  CHECK(leaders_of({24, 24}, 129, true) == 0);
+  CHECK(leaders_of({24, 24}, 128, false) == 0);
+  CHECK(leaders_of({72, 72}, 512, true) == 1);
+  CHECK(leaders_of({72, 72}, 16384, true) == 0);
+}
+
+TEST_CASE("where ranks are alone in a domain, long vectors go by larger ones", "[selection]") {
+  const Selector selector = selector_of({});
+  for (const std::uint64_t bytes : {1024U, 1025U, 65536U, 1048576U}) {
+    Question q = ask(Collective::allreduce, bytes, 18);
+    const Hierarchy pairs = Hierarchy::of_sizes(std::vector<std::uint32_t>(9, 2));
+    q.hierarchy = &pairs;
+    const auto selection = selector.choose(q);
+    REQUIRE(selection.is_ok());
+    CHECK(selection->params.mates == (bytes > 1024 ? 1 : 0));
+  }
+}
+
 TEST_CASE("across nodes hierarchical rows are the default wherever a node holds several ranks",
           "[selection]") {
   const Selector selector = selector_of({});

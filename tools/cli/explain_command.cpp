@@ -237,8 +237,7 @@ void print_text(const Case& asked, const Explanation& answer) {
     if (c.is_chosen) chosen = &c;
   }
   fmt::print("{} of {} bytes over {} ranks {}: {}\n", to_string(q.collective), q.bytes, q.size,
-             to_string(default_set(q.reach, q.shares_cpus, q.spans_sockets)),
-             to_text(*chosen->row, chosen->params));
+             to_string(q.default_set()), to_text(*chosen->row, chosen->params));
   fmt::print("  rule       {}\n", chosen->reason);
   if (answer.chosen.shared_row != nullptr)
     fmt::print("  shared     {} where the buffers of all ranks are in shared memory\n",

@@ -243,6 +243,8 @@ Json all_json() {
           {"default_rules", defaults[static_cast<std::size_t>(DefaultSet::node)]},
           {"default_rules_across_sockets_before_these",
            defaults[static_cast<std::size_t>(DefaultSet::node_sockets)]},
+          {"default_rules_with_large_domains_before_these",
+           defaults[static_cast<std::size_t>(DefaultSet::node_large_domains)]},
           {"default_rules_where_ranks_share_cpus",
            defaults[static_cast<std::size_t>(DefaultSet::node_shared_cpus)]},
           {"default_rules_across_nodes", defaults[static_cast<std::size_t>(DefaultSet::network)]},
