@@ -136,7 +136,7 @@ class ControlBlocks {
   }
   // Has the rank ended that epoch of the slot? Reads its control block only if it had not when last asked.
   bool has_ended(std::uint32_t rank, std::uint32_t slot, std::uint64_t epoch) {
-    std::uint64_t& seen = slots_[slot].seen[rank];
+    std::uint64_t& seen = seen_[std::size_t{slot} * size() + rank];
     if (seen < epoch) seen = ended(rank, slot).load(std::memory_order_acquire);
     return seen >= epoch;
   }
@@ -208,12 +208,7 @@ class ControlBlocks {
 
   std::uint64_t epoch(std::uint32_t slot) const { return slots_[slot].epoch; }
   // Numbers epochs of a slot, from 1.
-  std::uint64_t next_epoch(std::uint32_t slot) {
-    SlotState& state = slots_[slot];
-    if (state.seen.empty()) [[unlikely]]
-      state.seen.resize(size());
-    return ++state.epoch;
-  }
+  std::uint64_t next_epoch(std::uint32_t slot) { return ++slots_[slot].epoch; }
   // `readers`: of what this rank has written in it.
   void end_epoch(std::uint32_t slot, bool has_heard_from_all, Readers readers) {
     stores_.end_batch();
@@ -256,7 +251,6 @@ class ControlBlocks {
     std::uint64_t epoch = 0;
     bool has_heard_from_all = true;       // nothing was written before the first epoch
     std::array<Readers, 2> readers = {};  // of the last two epochs, by parity
-    std::vector<std::uint64_t> seen;      // of ended(), by rank; from the first epoch on
   };
   bool find_all();
   bool map_all();
@@ -282,6 +276,7 @@ class ControlBlocks {
   std::vector<std::vector<ByteRange>>
       segments_;  // of peers, mapped so far; by rank and number, from the first map() on
   std::vector<SlotState> slots_;
+  std::vector<std::uint64_t> seen_;  // of ended(), by slot and rank
   std::set<std::vector<std::uint32_t>> reader_sets_;
 };
 
