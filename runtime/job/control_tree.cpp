@@ -275,6 +275,7 @@ void ControlTree::check_deadline() {
     return end_start(absent(name_ranks(late, options_.size), late.front()));
   }
   if (is_searching()) {
+    if (!lost_leader_) return end_start(lost_leader_);  // rank 0 may have ended because of it
     return end_start(Status(StatusCode::timeout,
                             fmt::format("rank 0 of {} did not arrive within {}: {}", options_.size,
                                         format_seconds(options_.timeout), parent_->describe_search()) +
