@@ -54,7 +54,10 @@ def is_thread_memory_small(library):
     """Thread-local variables: each thread of a program has them, also one that never calls."""
     listed = subprocess.run(["readelf", "-lW", library], capture_output=True, text=True, check=True, timeout=SECONDS)
     found = re.search(r"^ +TLS( +0x[0-9a-f]+){4} +(0x[0-9a-f]+)", listed.stdout, re.MULTILINE)
-    size = int(found.group(2), 16) if found else 0
+    if not found:
+        print("readelf shows no thread-local variables, which the library has")
+        return False
+    size = int(found.group(2), 16)
     print(f"thread-local variables: {size} bytes, at most {MOST_THREAD_BYTES}")
     return size <= MOST_THREAD_BYTES
 
