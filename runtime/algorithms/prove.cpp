@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "runtime/algorithms/patterns/leaders.hpp"
 #include "runtime/schedule/passes/compress.hpp"
 #include "runtime/schedule/passes/fuse.hpp"
 #include "runtime/schedule/passes/lower.hpp"
@@ -135,8 +136,7 @@ Status prove(const AlgorithmRow& row, const Instance& i, const std::vector<Sched
                               claim.sent_blocks, claim.blocks, found->max_sent_atoms, grid));
   }
   if (row.legality.needs_hierarchy) {
-    const bool is_joined = i.params.mates == 1 && i.hierarchy.joined() != nullptr;
-    const std::uint64_t crossing = crossing_atoms(is_joined ? *i.hierarchy.joined() : i.hierarchy, ranks);
+    const std::uint64_t crossing = crossing_atoms(joined_of(i.hierarchy, i.params), ranks);
     const std::uint64_t leaving = crossing * claim.blocks, claimed_leaving = claim.crossing_blocks * grid;
     if (claim.is_crossing_bound ? leaving > claimed_leaving : leaving != claimed_leaving)
       return refuse(fmt::format("claims that {}{} of {} blocks leave a domain, {} of {} do",

@@ -103,6 +103,10 @@ Result<Schedule> emit_across(Collective collective, const AlgorithmParams& param
 
 const Hierarchy& hierarchy_of(const Hierarchy& hierarchy, const AlgorithmParams& params) {
   if (params.leaders == 1 && hierarchy.clusters() != nullptr) return *hierarchy.clusters();
+  return joined_of(hierarchy, params);
+}
+
+const Hierarchy& joined_of(const Hierarchy& hierarchy, const AlgorithmParams& params) {
   return params.mates == 1 && hierarchy.joined() != nullptr ? *hierarchy.joined() : hierarchy;
 }
 

@@ -69,6 +69,9 @@ Result<Schedule> emit_across(Collective collective, const AlgorithmParams& param
 // domains. Else the view's own.
 const Hierarchy& hierarchy_of(const Hierarchy& hierarchy, const AlgorithmParams& params);
 
+// With mates=1 and joined domains: those. Else the same.
+const Hierarchy& joined_of(const Hierarchy& hierarchy, const AlgorithmParams& params);
+
 // Blocks that a leader moves: where scratch holds them, the run begins at that slot.
 struct LeaderRun {
   BlockRun blocks;
