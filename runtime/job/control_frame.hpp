@@ -117,9 +117,11 @@ struct MemberClaim {
   std::string host;  // for people
   std::string build_id;
   bool is_moving = false;  // belongs to the job already, and changes its parent
+  bool is_again = false;   // a leader that has died may have announced it already
   WireOffer offer{};       // of a process that answers; one that connects has made it with its proof
   static auto fields(auto& self) {
-    return std::tie(self.rank, self.size, self.pid, self.host, self.build_id, self.is_moving, self.offer);
+    return std::tie(self.rank, self.size, self.pid, self.host, self.build_id, self.is_moving, self.is_again,
+                    self.offer);
   }
 };
 // Reveals nothing of the listening side: any process may ask for it.

@@ -29,7 +29,8 @@ Status ControlRoot::check(const MemberClaim& claim) const {
   if (claim.is_moving && member.presence == Presence::present) return {};
   if (claim.is_moving)
     return refused(fmt::format("the job goes on without rank {}, which was lost before", claim.rank));
-  if (member.presence != Presence::absent) {
+  const bool is_known = claim.is_again && member.presence == Presence::present;
+  if (member.presence != Presence::absent && !is_known) {
     return refused(fmt::format(
         "rank {} of this job has joined already ({}); every process needs a rank of its own (RANK)",
         claim.rank, member.who));
@@ -39,10 +40,11 @@ Status ControlRoot::check(const MemberClaim& claim) const {
 
 void ControlRoot::admit(const MemberClaim& claim) {
   Member& member = members_[static_cast<std::size_t>(claim.rank)];
+  if (member.presence != Presence::present) ++present_count_;
   member.presence = Presence::present;
   member.who = describe_process(claim);
   member.cause.clear();
-  ++present_count_;
+  on_attached(claim.rank);
   was_complete_ = was_complete_ || is_complete();
 }
 
@@ -55,10 +57,12 @@ std::vector<int> ControlRoot::absent_ranks() const {
   return ranks.empty() ? impatient : ranks;
 }
 
-void ControlRoot::on_gone(const GonePayload& gone) {
-  const int rank = gone.rank;
-  const bool is_dead = gone.is_dead;
+void ControlRoot::on_gone(const GonePayload& seen) {
+  const int rank = seen.rank;
+  const bool is_dead = seen.is_dead;
   if (!is_present(rank)) return;
+  const auto report = reported_.find(rank);
+  const GonePayload gone = is_dead && report != reported_.end() ? report->second : seen;
   Member& member = members_[static_cast<std::size_t>(rank)];
   on_attached(rank);  // it is no longer orphaned
   --present_count_;
@@ -90,18 +94,18 @@ void ControlRoot::on_attached(int rank) {
   reported_.erase(rank);
 }
 
-// It led its node, and has died before it arrived here.
+// It led its node, and has died before it arrived here, or its connection has ended already: its mates know why.
 void ControlRoot::note_early_death(const GonePayload& gone) {
   if (gone.rank < 0 || gone.rank >= size()) return;
   Member& member = members_[static_cast<std::size_t>(gone.rank)];
-  if (member.presence != Presence::absent || !member.cause.empty()) return;
+  if (member.cause.empty()) member.died = Clock::now();
   member.cause = gone.text;
-  member.died = Clock::now();
 }
 
 void ControlRoot::on_reported(const GonePayload& gone) {
-  if (gone.is_dead && !was_complete_) return note_early_death(gone);
-  if (!gone.is_dead || !is_present(gone.rank)) return;
+  if (!gone.is_dead) return;
+  if (!was_complete_ && !is_present(gone.rank)) return note_early_death(gone);
+  if (!is_present(gone.rank)) return;
   if (orphans_.count(gone.rank) > 0) return on_gone(gone);
   reported_[gone.rank] = gone;
 }

@@ -35,8 +35,8 @@ class ControlRoot {
   std::vector<int> absent_ranks() const;
 
   // Before all ranks have joined, the rank becomes free again; if it is not dead, it has given up waiting.
-  // Afterwards its death is told to all ranks.
-  void on_gone(const GonePayload& gone);
+  // Afterwards its death is told to all ranks, as it was reported before, or as it was seen.
+  void on_gone(const GonePayload& seen);
   // The path to a rank is lost. The rank counts as gone if it has no new parent by `until`.
   void on_orphaned(const GonePayload& gone, Clock::time_point until);
   void on_attached(int rank);

@@ -44,6 +44,9 @@ void ControlTree::on_joined(ChildConnection& child) {
   // A rank that has moved takes the path as its welcome.
   if (!root_ || child.claim.is_moving) child.socket.send(make_path_frame());
   child.claim.is_moving ? welcome_mover(child) : on_arrived(child, ArrivedPayload{{child.claim}});
+  if (!is_ready_ || !child.claim.is_again) return;
+  child.socket.send(Frame{FrameType::ready, 0, 0, {}});  // its leader has died with this frame
+  welcome_mover(child);
 }
 
 void ControlTree::on_arrived(ChildConnection& child, const ArrivedPayload& payload) {
@@ -416,13 +419,13 @@ void ControlTree::on_parent_left(int rank) {
 }
 
 // Our leader has died during the start, perhaps before it reached rank 0, which would wait for all of this node until its
-// deadline. Another rank leads now, and reports the death.
+// deadline. Another rank leads now, and reports the death. No wait for a first rank of the node: the node had a leader.
 void ControlTree::replace_leader(GonePayload gone, Status lost) {
   lost_leader_ = std::move(lost);
   held_gone_.push_back(std::move(gone));
   move_until_ = Clock::now() + options_.rejoin_time;
-  parent_.emplace(options_, claim_);
-  search_leader();
+  parent_.emplace(options_, again_claim_);
+  search_leader({});
 }
 
 void ControlTree::on_parent_lost(const Status& why) {

@@ -30,6 +30,7 @@ ControlTree::ControlTree(const ControlOptions& options, Listeners listeners)
     : ControlChannel(options),
       claim_{options.rank, options.size, ::getpid(), options.host, options.build_id, false},
       mover_claim_{options.rank, options.size, ::getpid(), options.host, options.build_id, true},
+      again_claim_{options.rank, options.size, ::getpid(), options.host, options.build_id, false, true},
       children_(options_, claim_, *this),
       listeners_(std::move(listeners)),
       below_(static_cast<std::size_t>(options.size), nullptr),
@@ -83,18 +84,18 @@ bool ControlTree::begin() {
     }
     return true;
   }
-  search_leader();
+  search_leader(options_.lead_after);
   return true;
 }
 
-// Of this node, or rank 0; or this rank will lead.
-void ControlTree::search_leader() {
+// Of this node, or rank 0; or this rank will lead, after that time.
+void ControlTree::search_leader(std::chrono::milliseconds lead_after) {
   parent_->add_name(options_.root_name, 0);
   if (!options_.private_name.empty()) parent_->add_name(options_.private_name, 0);
   may_lead_ = options_.find_root != nullptr;
   if (may_lead_) {
     parent_->add_name(options_.node_name, ParentConnection::kAnyRank);
-    lead_at_ = Clock::now() + options_.lead_after;
+    lead_at_ = Clock::now() + lead_after;
   }
 }
 

@@ -58,7 +58,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   Status listen(const std::string& name);
   Status listen_as_root();
   void remove_private_name();
-  void search_leader();
+  void search_leader(std::chrono::milliseconds lead_after);
   void try_to_lead();
   void find_root();
   void poll_once();
@@ -135,7 +135,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   bool has_neighbours_elsewhere() const;
   void keep_second(Clock::time_point now);
 
-  const MemberClaim claim_, mover_claim_;
+  const MemberClaim claim_, mover_claim_, again_claim_;
   std::optional<ControlRoot> root_;         // rank 0
   std::optional<ParentConnection> parent_;  // all others
   ChildConnections children_;

@@ -316,6 +316,44 @@ TEST_CASE("an orphaned rank is dead only if it finds no other parent") {
   CHECK(sent.frames.size() == 2);
 }
 
+TEST_CASE("mates of a leader that has died join again, before or after rank 0 has seen its end") {
+  Sent sent;
+  ControlRoot root(5, sent);
+  const auto claim_of = [](int rank, bool is_again) {
+    return MemberClaim{rank, 5, 1, "", "", false, is_again};
+  };
+  for (int rank = 0; rank < 4; ++rank) root.admit(claim_of(rank, false));
+  CHECK_FALSE(root.check(claim_of(2, false)));
+  const GonePayload closed{1, true, false, "its host has closed the connection", {}},
+      killed{1, true, false, "killed", {}};
+  const bool is_report_first = GENERATE(true, false);
+  if (!is_report_first) {
+    root.on_gone(closed);
+    root.on_gone({2, true, true, "lost its way", {}});
+    root.on_gone({3, true, true, "lost its way", {}});
+  }
+  for (const int rank : {2, 3}) {
+    REQUIRE(root.check(claim_of(rank, true)));
+    root.admit(claim_of(rank, true));
+    root.on_reported(killed);
+  }
+  if (is_report_first) root.on_gone(closed);
+  CHECK(root.absent_ranks() == std::vector<int>{1, 4});
+  CHECK(root.find_loss(Clock::now()).message() == "killed");
+  // Each is counted once: a new rank 1 and rank 4 make the job complete.
+  root.admit(claim_of(1, false));
+  CHECK_FALSE(root.is_complete());
+  root.admit(claim_of(4, false));
+  CHECK(root.is_complete());
+  CHECK(root.find_loss(Clock::now()));
+  // The report was of the former rank 1.
+  root.on_gone(closed);
+  FailurePayload failure;
+  REQUIRE(sent.frames.size() == 1);
+  REQUIRE(decode(sent.frames[0].payload, failure));
+  CHECK(failure.message == "its host has closed the connection");
+}
+
 // -- the start ----------------------------------------------------------------------------------------------
 
 TEST_CASE("many nodes make a tree that carries values, messages and causes") {

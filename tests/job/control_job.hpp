@@ -59,6 +59,7 @@ struct Job {
   std::vector<SocketAddress> wrong_places;  // looked at, too
   std::chrono::milliseconds timeout{20000};
   std::chrono::milliseconds rejoin_time{30000};
+  std::chrono::milliseconds lead_after{50};  // ranks of an even number lead at once
   int degree = 32;
   std::function<Result<Listeners>()> open_listeners = []() -> Result<Listeners> {
     const auto opened = try_listen();
@@ -89,7 +90,7 @@ struct Job {
         places.push_back(listener.address);
         return places;
       };
-      options.lead_after = rank % 2 == 0 ? 0ms : 50ms;
+      options.lead_after = rank % 2 == 0 ? 0ms : lead_after;
       options.open_listeners = open_listeners;
     }
     return options;

@@ -144,36 +144,88 @@ TEST_CASE("an absent rank is named on every node") {
   for (const std::string& text : heard) CHECK_THAT(text, StartsWith("rank 3 of 5 did not arrive within"));
 }
 
+namespace {
+
+// Rank 1 as a process, which leads its node and may be killed.
+struct Leader {
+  explicit Leader(const Job& job, bool finds_root) : pid(::fork()) {
+    if (pid == 0) {
+      ControlOptions options = job.options(1);
+      options.lead_after = 0ms;
+      if (!finds_root) {
+        options.find_root = []() -> Result<std::vector<SocketAddress>> {
+          return Status(StatusCode::timeout, "no name server");
+        };
+      }
+      const auto channel = ControlChannel::open(options);
+      for (;;) ::pause();
+    }
+    for (int fd = -1; fd < 0; std::this_thread::sleep_for(1ms)) {
+      const Result<int> connected = try_connect(job.options(1).node_name);
+      fd = connected ? *connected : -1;
+      if (fd >= 0) ::close(fd);
+    }
+  }
+  ~Leader() { kill(); }
+  Leader(const Leader&) = delete;
+  Leader& operator=(const Leader&) = delete;
+  void kill() {
+    if (pid <= 0 || is_killed) return;
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    is_killed = true;
+  }
+  const pid_t pid;
+  bool is_killed = false;
+};
+
+}  // namespace
+
 TEST_CASE("the death of a leader that has not reached rank 0 is told by its mates") {
   Job job;
-  job.node_of = {0, 1, 1, 1};
+  job.node_of = {0, 1, 2, 1, 2, 1};
   job.timeout = 60s;
   job.rejoin_time = 500ms;
-  const pid_t leader = ::fork();
-  if (leader == 0) {
-    ControlOptions options = job.options(1);
-    options.lead_after = 0ms;
-    options.find_root = []() -> Result<std::vector<SocketAddress>> {
-      return Status(StatusCode::timeout, "no name server");
-    };
-    static_cast<void>(ControlChannel::open(options));
-    ::_exit(0);
-  }
-  for (int fd = -1; fd < 0; std::this_thread::sleep_for(1ms)) {
-    const Result<int> connected = try_connect(job.options(1).node_name);
-    fd = connected ? *connected : -1;
-    if (fd >= 0) ::close(fd);
-  }
-  auto others = std::async(std::launch::async, [&job] { return open_some(job, {0, 2, 3}); });
-  std::this_thread::sleep_for(200ms);  // ranks 2 and 3 have joined it
-  ::kill(leader, SIGKILL);
-  ::waitpid(leader, nullptr, 0);
+  job.lead_after = 30s;  // no longer, once the node has had a leader
+  Leader leader(job, false);
+  auto others = std::async(std::launch::async, [&job] { return open_some(job, {0, 2, 3, 4, 5}); });
+  std::this_thread::sleep_for(200ms);  // ranks 3 and 5 have joined it
+  leader.kill();
   for (const Result<Channel>& other : others.get()) {
     const Status& status = other.status();
     CHECK(status.code() == StatusCode::peer_failed);
     CHECK(status.peer() == 1);
-    CHECK_THAT(status.message(),
-               StartsWith(fmt::format("rank 1 (pid {} on node1) is gone", leader)) && Contains("SIGKILL"));
+    CHECK_THAT(status.message(), StartsWith(fmt::format("rank 1 (pid {} on node1) is gone", leader.pid)) &&
+                                     Contains("SIGKILL"));
+  }
+}
+
+TEST_CASE("a leader that dies at any moment of the start is named by all") {
+  for (int moment = 0; moment < 40; ++moment) {
+    Job job;
+    job.node_of = {0, 1, 1, 1};
+    job.timeout = 2s;
+    job.rejoin_time = 200ms;
+    Leader leader(job, true);
+    // Each leaves as soon as it knows.
+    std::vector<std::future<Status>> others;
+    for (const int rank : {0, 2, 3}) {
+      others.push_back(std::async(std::launch::async, [&job, rank] {
+        const Result<Channel> channel = job.open(rank);
+        return channel ? (*channel)->allgather("here", Clock::now() + 60s).status() : channel.status();
+      }));
+    }
+    // All moments until shortly after the tree is complete.
+    std::this_thread::sleep_for(moment * 250us);
+    leader.kill();
+    for (auto& other : others) {
+      const Status status = other.get();
+      INFO("moment " << moment << ": " << status.to_string());
+      // It may have died before anybody knew it.
+      CHECK(status.peer() == 1);
+      CHECK_THAT(status.message(), StartsWith(fmt::format("rank 1 (pid {} on node1) is gone", leader.pid)) ||
+                                       StartsWith("rank 1 of 4 did not arrive"));
+    }
   }
 }
 
