@@ -25,8 +25,9 @@ class FusedWork final : public CompletableWork {
     while (!is_complete()) {
       const auto now = Clock::now();
       if (now >= deadline)
-        return Status(StatusCode::timeout,
-                      "a fused allreduce is not complete: some rank has not submitted it");
+        return Status(
+            StatusCode::timeout,
+            "a fused allreduce is not complete: some rank has not submitted it, or does not answer");
       if (fusion_->drive(deadline)) continue;
       {
         std::unique_lock lock(mutex_);
