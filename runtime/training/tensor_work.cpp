@@ -64,10 +64,12 @@ bool TensorWork::test() {
 Status TensorWork::wait(Clock::time_point deadline) {
   constexpr std::chrono::microseconds kBetweenHooks{200};
   const WaitHook* const hook = current_wait_hook();
-  Status so_far(StatusCode::timeout, "the tensor is not complete: some rank has not submitted it");
+  Status unfinished;  // of the operation, once there is one
   while (!is_complete()) {
     const Clock::time_point now = Clock::now();
-    if (now >= deadline) return so_far;
+    if (now >= deadline && !unfinished) return unfinished;
+    if (now >= deadline)
+      return Status(StatusCode::timeout, "the tensor is not complete: some rank has not submitted it");
     const Clock::time_point until = hook == nullptr ? deadline : std::min(deadline, now + kBetweenHooks);
     std::unique_lock lock(mutex_);
     if (const WorkRef operation = operation_; !operation) {
@@ -76,7 +78,7 @@ Status TensorWork::wait(Clock::time_point deadline) {
     } else if (!operation->is_complete()) {
       lock.unlock();
       // Complete: the tensor gets its outcome from the callback.
-      if (Status reached = operation->wait(until); !reached) so_far = std::move(reached);
+      if (Status reached = operation->wait(until); !reached) unfinished = std::move(reached);
     } else if (!is_complete()) {
       completed_.wait_for(lock, sleep_until_reading(until, now));  // another thread is in the callback
     }

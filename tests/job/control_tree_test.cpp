@@ -204,7 +204,7 @@ TEST_CASE("a leader that dies at any moment of the start is named by all") {
   for (int moment = 0; moment < 40; ++moment) {
     Job job;
     job.node_of = {0, 1, 1, 1};
-    job.timeout = 2s;
+    job.timeout = 4s;
     job.rejoin_time = 200ms;
     Leader leader(job, true);
     // Each leaves as soon as it knows.

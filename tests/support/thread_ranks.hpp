@@ -50,9 +50,10 @@ inline std::string error_of(const std::function<void()>& call) {
   return {};
 }
 
-// Runs `body` as every rank of a world; what they complain of, with their ranks.
+// Runs `body` as every rank of a world; what they complain of, with their ranks. The usual timeout is long: a busy machine
+// under a sanitizer may let a rank run seldom.
 inline Verdict with_ranks(int size, const std::function<Verdict(CommGroup&)>& body,
-                          std::chrono::milliseconds timeout = std::chrono::seconds(20)) {
+                          std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
   const std::string id = make_unique_id();
   std::vector<std::future<Verdict>> ranks;
   for (int rank = 0; rank < size; ++rank) {
