@@ -344,13 +344,9 @@ class NativeBackend final : public Backend {
   }
 
   PlanKey key_of(const Call& call, const Selection& s) const {
-    const AlgorithmParams& p = s.params;
     PlanKey key;
     key.row = s.row;
-    // The catalogue's limits fit: radix 64, leaders 255, segments 1024, aggregate 2^20, across 2.
-    key.params = std::uint64_t{p.radix} | (std::uint64_t{p.leaders} << 8U) |
-                 (std::uint64_t{p.segments} << 16U) | (std::uint64_t{p.channels} << 32U) |
-                 (std::uint64_t{p.aggregate} << 40U) | (std::uint64_t{p.across} << 61U);
+    key.params = pack(s.params);
     key.root = is_rooted(call.collective) ? call.root : 0;
     key.flags = (call.in_place ? std::uint32_t{in_place_plan} : 0U) |
                 (is_user_op(call) ? std::uint32_t{user_op_plan} : 0U) |

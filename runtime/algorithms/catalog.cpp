@@ -777,4 +777,12 @@ AlgorithmParams default_params(const AlgorithmRow& row) {
   return params;
 }
 
+// Bits: radix 8 (to 64), leaders 8 (255), segments 16 (1024), channels 8, aggregate 21 (2^20), across 2 (3), mates 1.
+std::uint64_t pack(const AlgorithmParams& params) {
+  return std::uint64_t{params.radix} | (std::uint64_t{params.leaders} << 8U) |
+         (std::uint64_t{params.segments} << 16U) | (std::uint64_t{params.channels} << 32U) |
+         (std::uint64_t{params.aggregate} << 40U) | (std::uint64_t{params.across} << 61U) |
+         (std::uint64_t{params.mates} << 63U);
+}
+
 }  // namespace tutti

@@ -85,5 +85,7 @@ Claim claim_of(const AlgorithmRow& row, std::uint32_t p, const AlgorithmParams& 
 bool has_segment_pass(const AlgorithmRow& row);
 // The row's parameters at their defaults.
 AlgorithmParams default_params(const AlgorithmRow& row);
+// A number that no other parameters within the catalogue's limits have.
+std::uint64_t pack(const AlgorithmParams& params);
 
 }  // namespace tutti

@@ -76,8 +76,53 @@ void run_all(WorldTransport transport, bool uses_control_blocks) {
   }
 }
 
+// Calls of one group that differ in nothing but parameters.
+void run_settings(WorldTransport transport, bool uses_control_blocks) {
+  constexpr std::uint32_t kRanks = 7;
+  const std::uint32_t caches[] = {2, 1, 2, 1, 1}, sockets[] = {2, 3};
+  World::Adjust adjust;
+  adjust.group = [uses_control_blocks](std::uint32_t, GroupContext::Options& group) {
+    group.uses_control_blocks = uses_control_blocks;
+  };
+  adjust.hierarchy = Hierarchy::of_sizes(caches).with_upper(Hierarchy::of_sizes(sockets)).with_joined();
+  REQUIRE(adjust.hierarchy.joined() != nullptr);
+  World world(transport, kRanks, World::oversubscribed(), {}, adjust);
+  const auto body = [&](Member& member) -> std::string {
+    for (const std::uint64_t count : {1ULL, 6ULL, 1000ULL, 70000ULL}) {
+      for (const char* algorithm : {"hierarchical", "hierarchical(mates=1)", "hierarchical(across=3)",
+                                    "hierarchical(across=3,mates=1)", "hierarchical(leaders=1)",
+                                    "hierarchical(leaders=1,mates=1)", "hierarchical"}) {
+        std::vector<std::int32_t> values(count);
+        for (std::uint64_t i = 0; i < count; ++i)
+          values[i] = static_cast<std::int32_t>(i * (member.rank + 1));
+        Call call;
+        call.collective = Collective::allreduce;
+        call.dtype = Dtype::i32;
+        call.count = count;
+        call.in_place = true;
+        call.input = call.output = values.data();
+        if (Status s = member.run(call, algorithm); !s) return s.to_string();
+        for (std::uint64_t i = 0; i < count; ++i) {
+          if (values[i] != static_cast<std::int32_t>(i * kRanks * (kRanks + 1) / 2))
+            return std::string(algorithm) + ": element " + std::to_string(i) + " of " + std::to_string(count);
+        }
+      }
+    }
+    return {};
+  };
+  REQUIRE(world.run(body) == "");
+}
+
 }  // namespace
 
+TEST_CASE("hierarchical allreduces with other parameters share a group, on control blocks",
+          "[collectives][shm]") {
+  run_settings(WorldTransport::shm, true);
+}
+TEST_CASE("hierarchical allreduces with other parameters share a group, as messages",
+          "[collectives][inproc]") {
+  run_settings(WorldTransport::inproc, false);
+}
 TEST_CASE("rows agree with the serial reference on control blocks, inproc", "[collectives][inproc]") {
   run_all(WorldTransport::inproc, true);
 }

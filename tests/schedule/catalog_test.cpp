@@ -9,6 +9,7 @@
 #include "tests/support/test_fraction.hpp"
 
 #include <algorithm>
+#include <set>
 
 using namespace tutti;
 using namespace tutti::test;
@@ -99,6 +100,32 @@ std::string check_variant(const AlgorithmRow& row, const Instance& instance,
 }
 
 }  // namespace
+
+TEST_CASE("parameters that differ have different numbers, up to their limits") {
+  std::vector<ParamRow> fields;  // each with the widest limits of any row
+  for (const AlgorithmRow& row : catalog()) {
+    for (const ParamRow& param : row.params) {
+      const auto known = std::find_if(fields.begin(), fields.end(),
+                                      [&](const ParamRow& field) { return field.field == param.field; });
+      if (known == fields.end()) {
+        fields.push_back(param);
+      } else {
+        known->min_value = std::min(known->min_value, param.min_value);
+        known->max_value = std::max(known->max_value, param.max_value);
+      }
+    }
+  }
+  REQUIRE(fields.size() >= 6);
+  std::set<std::uint64_t> numbers;
+  for (std::uint32_t set = 0; set < 1U << fields.size(); ++set) {
+    AlgorithmParams params;
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      const bool is_most = (set >> i & 1U) != 0;
+      params.*fields[i].field = is_most ? fields[i].max_value : fields[i].min_value;
+    }
+    CHECK(numbers.insert(pack(params)).second);
+  }
+}
 
 TEST_CASE("every row is proved for every size, root and placement, and its claims hold") {
   for_each_instance(sizes(), false, [](const AlgorithmRow& row, const Instance& instance) {
