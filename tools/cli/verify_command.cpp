@@ -56,13 +56,13 @@ void seed_fault(std::vector<Schedule>& ranks) {
   }
 }
 
-// Defaults, in turn with other numbers of leaders and every row that may run across.
+// Defaults, in turn with other numbers of leaders and every row that may run across, in all combinations.
 AlgorithmParams hierarchical_params(const AlgorithmRow& row, std::uint32_t turn) {
   AlgorithmParams params = default_params(row);
   for (const ParamRow& param : row.params) {
     if (param.name == "leaders") params.leaders = turn % 4;
-    if (param.name == "across") params.across = turn % (param.max_value + 1);
-    if (param.name == "mates") params.mates = turn / 2 % 2;
+    if (param.name == "across") params.across = turn / 4 % (param.max_value + 1);
+    if (param.name == "mates") params.mates = turn / 16 % 2;
   }
   return params;
 }
