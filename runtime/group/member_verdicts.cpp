@@ -151,6 +151,7 @@ void WorldState::on_second(const std::vector<int>& neighbours) {
 
 void WorldState::on_machine_report(int source, MachineReport report) {
   const std::vector<int>& machines = info().machine_of_rank;
+  if (source < 0 || source >= info().size) return;
   std::erase_if(report.ranks, [&](const RankReport& rank) {
     return rank.world_rank < 0 || rank.world_rank >= info().size ||
            machines[static_cast<std::size_t>(rank.world_rank)] != machines[static_cast<std::size_t>(source)];

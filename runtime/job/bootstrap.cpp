@@ -18,7 +18,7 @@ namespace tutti {
 namespace {
 
 // Time that a process waits for another of its node to lead; by its local rank, where the launcher gives one. Less than
-// rank 0 waits for the successor of a dead leader: the node's others are to hear of it.
+// rank 0 waits for the successor of a dead rank: one of its node that has not met it still finds rank 0.
 constexpr std::chrono::milliseconds kLeadIfUnknown{300}, kLeadIfNotFirst{1000};
 constexpr std::chrono::milliseconds kLeastRejoinTime{2000}, kMostRejoinTime{30000};
 

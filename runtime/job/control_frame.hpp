@@ -94,7 +94,7 @@ class FrameParser {
 using Nonce = std::array<unsigned char, 32>;
 using Proof = std::array<unsigned char, 32>;
 
-inline constexpr std::uint32_t kControlProtocolVersion = 5;
+inline constexpr std::uint32_t kControlProtocolVersion = 6;
 
 // -- payloads, by encode() and decode() of byte_fields.hpp --------------------------------------------------
 
@@ -148,7 +148,7 @@ struct GonePayload {
   bool is_dead = false;     // otherwise it has left in an orderly way
   bool may_return = false;  // orphaned: its path to rank 0 is lost, and it may find another
   std::string text;
-  std::vector<RankVerdict> verdicts;  // one, if it is dead
+  std::vector<RankVerdict> verdicts;  // if it is dead; of an orphan: its parent's death comes first
   static auto fields(auto& self) {
     return std::tie(self.rank, self.is_dead, self.may_return, self.text, self.verdicts);
   }

@@ -103,7 +103,7 @@ void ControlRoot::note_early_death(const GonePayload& gone) {
 }
 
 void ControlRoot::on_reported(const GonePayload& gone) {
-  if (!gone.is_dead) return;
+  if (!gone.is_dead || gone.may_return) return;
   if (!was_complete_ && !is_present(gone.rank)) return note_early_death(gone);
   if (!is_present(gone.rank)) return;
   if (orphans_.count(gone.rank) > 0) return on_gone(gone);

@@ -23,7 +23,14 @@ constexpr std::chrono::milliseconds kHoldTime{
 // -- from below ---------------------------------------------------------------------------------------------
 
 Status ControlTree::check(const MemberClaim& claim) {
-  if (root_) return root_->check(claim);
+  if (root_) {
+    // Who joins again was behind its leader. A rank with a connection of its own is another process.
+    MemberClaim as_first = claim;
+    const bool is_in_range = claim.rank >= 0 && claim.rank < options_.size;
+    const ChildConnection* const known = is_in_range ? below_[static_cast<std::size_t>(claim.rank)] : nullptr;
+    as_first.is_again = claim.is_again && (known == nullptr || known->claim.rank != claim.rank);
+    return root_->check(as_first);
+  }
   const bool is_rank = claim.rank >= 0 && claim.rank < options_.size && claim.size == options_.size;
   if (claim.is_moving && is_cut_off())
     return Status(StatusCode::refused, fmt::format("rank {} has lost its way to rank 0", options_.rank));
@@ -421,7 +428,7 @@ void ControlTree::on_parent_left(int rank) {
 // Our leader has died during the start, perhaps before it reached rank 0, which would wait for all of this node until its
 // deadline. Another rank leads now, and reports the death. No wait for a first rank of the node: the node had a leader.
 void ControlTree::replace_leader(GonePayload gone, Status lost) {
-  lost_leader_ = std::move(lost);
+  if (lost_leader_) lost_leader_ = std::move(lost);  // rank 0 names the first
   held_gone_.push_back(std::move(gone));
   move_until_ = Clock::now() + options_.rejoin_time;
   parent_.emplace(options_, again_claim_);

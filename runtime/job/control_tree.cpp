@@ -22,7 +22,9 @@ constexpr std::chrono::seconds kAnswerTime{1};   // for query_missing after the 
 constexpr std::chrono::seconds kLookUpPause{1};
 constexpr std::chrono::milliseconds kTick{100};  // while something has a deadline
 constexpr std::chrono::seconds kSecond{1};
-constexpr int kMostSecondShare = 200;  // on_second() takes at most one 200th of the time
+constexpr int kMostSecondShare =
+    200;  // on_second() takes at most one 200th of the time, unless it takes very long
+constexpr std::chrono::seconds kLongestPause{10};  // between its calls
 
 }  // namespace
 
@@ -250,7 +252,7 @@ void ControlTree::keep_second(Clock::time_point now) {
   if (has_remote_parent() && !parent_->socket().has_output()) neighbours.push_back(parent_->claim().rank);
   tell_second(neighbours);
   const Clock::time_point end = Clock::now();
-  next_second_ = end + std::max<Clock::duration>(kSecond, kMostSecondShare * (end - now));
+  next_second_ = end + std::clamp<Clock::duration>(kMostSecondShare * (end - now), kSecond, kLongestPause);
 }
 
 // -- start and end ------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kReadBytes = 16384;  // on the stack, whose memory stays
+constexpr std::size_t kReadBytes = 16384;  // on the stack, whose touched pages stay
 
 std::string describe(const std::string& name) {
   return is_path_name(name) ? "socket " + name : "abstract socket @" + name;

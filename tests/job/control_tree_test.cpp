@@ -1,6 +1,7 @@
 // The control channel over several nodes, with threads as ranks and TCP over loopback: leaders, routes, the
 // death of a leader, and a search at wrong addresses.
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -150,6 +151,8 @@ namespace {
 struct Leader {
   explicit Leader(const Job& job, bool finds_root) : pid(::fork()) {
     if (pid == 0) {
+      for (const int number : {SIGTERM, SIGINT, SIGABRT, SIGSEGV}) ::signal(number, SIG_DFL);  // not Catch's
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       ControlOptions options = job.options(1);
       options.lead_after = 0ms;
       if (!finds_root) {
@@ -189,7 +192,7 @@ TEST_CASE("the death of a leader that has not reached rank 0 is told by its mate
   job.lead_after = 30s;  // no longer, once the node has had a leader
   Leader leader(job, false);
   auto others = std::async(std::launch::async, [&job] { return open_some(job, {0, 2, 3, 4, 5}); });
-  std::this_thread::sleep_for(200ms);  // ranks 3 and 5 have joined it
+  std::this_thread::sleep_for(1s);  // ranks 3 and 5 have joined it
   leader.kill();
   for (const Result<Channel>& other : others.get()) {
     const Status& status = other.status();
@@ -201,7 +204,7 @@ TEST_CASE("the death of a leader that has not reached rank 0 is told by its mate
 }
 
 TEST_CASE("a leader that dies at any moment of the start is named by all") {
-  for (int moment = 0; moment < 40; ++moment) {
+  for (int moment = 0; moment < 20; ++moment) {
     Job job;
     job.node_of = {0, 1, 1, 1};
     job.timeout = 4s;
@@ -216,7 +219,7 @@ TEST_CASE("a leader that dies at any moment of the start is named by all") {
       }));
     }
     // All moments until shortly after the tree is complete.
-    std::this_thread::sleep_for(moment * 250us);
+    std::this_thread::sleep_for(moment * 500us);
     leader.kill();
     for (auto& other : others) {
       const Status status = other.get();

@@ -149,27 +149,27 @@ def lost_alone(bed, program):
         job = Job(bed, counts, program, "sum", **settings)
         survivors = [rank for rank in range(sum(counts)) if rank != victim]
         job.wait_for("sums", range(sum(counts)))
-        # Longer than a report takes, which comes once a second and leaves no trace.
-        time.sleep(2.5)
+        # Longer than a report takes, which comes once a second, on a busy machine less often, and leaves no trace.
+        time.sleep(4)
         os.kill(job.pid_of(victim), signal.SIGKILL)
         job.wait_for("caught", survivors)
         for rank in survivors:
             cause = job.error_of(rank)["root_cause"]
             expect(cause["verdict"] == "dead" and cause["world_rank"] == victim, str(cause), job)
             last = cause["last_completed"]
-            expect(last["is_report"] and last["sequence"] > 0 and last["call"], str(cause), job)
+            expect(last and last["is_report"] and last["sequence"] > 0 and last["call"], str(cause), job)
         print("alone", victim, cause["last_completed"], flush=True)
         job.expect_end(statuses=(0, -signal.SIGKILL))
     job = Job(bed, [2, 2], program, "sum", **settings)
     job.wait_for("sums", range(4))
     # As above.
-    time.sleep(2.5)
+    time.sleep(4)
     bed.cut(1)
     job.wait_for("caught", range(4))
     for rank in range(4):
         error = job.error_of(rank)
         verdicts = [error["root_cause"]] + error["others"]
-        expect(len(verdicts) == 2 and all(v["verdict"] == "unreachable" and v["last_completed"]["is_report"] for v in verdicts),
+        expect(len(verdicts) == 2 and all(v["verdict"] == "unreachable" and (v["last_completed"] or {}).get("is_report") for v in verdicts),
                str(verdicts), job)
     bed.heal(1)
     job.expect_end()
