@@ -31,11 +31,12 @@ void MemberReports::take(int group_rank, CallHistory calls, const CallHistory& o
   });
 }
 
-bool MemberReports::find_difference(int own_rank, const CallHistory& own, CallDifference* found) const {
-  if (calls_.empty()) return false;
+bool MemberReports::find_difference(int own_rank, const CallHistory& own, CallDifference* found) {
+  if (calls_.empty() || has_found_) return false;
   std::map<int, CallHistory> histories = calls_;
   histories[own_rank] = own;
   if (!tutti::find_difference(histories, found)) return false;
+  has_found_ = true;
   // Once more, to name those with equal calls, too.
   for (std::size_t rank = 0; rank < last_equal_.size(); ++rank) {
     CallHistory same = own;

@@ -14,12 +14,13 @@ class MemberReports {
  public:
   // Replaces what that member has reported before. `own`: the calls of this rank.
   void take(int group_rank, CallHistory calls, const CallHistory& own);
-  // The first difference between members; false: none.
-  bool find_difference(int own_rank, const CallHistory& own, CallDifference* found) const;
+  // The first difference between members; false: none, or it has been found before.
+  bool find_difference(int own_rank, const CallHistory& own, CallDifference* found);
 
  private:
   std::map<int, CallHistory> calls_;       // of members that had made others, or more
   std::vector<std::uint32_t> last_equal_;  // by group rank; 0: not known
+  bool has_found_ = false;
 };
 
 }  // namespace tutti
