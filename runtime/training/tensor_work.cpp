@@ -64,21 +64,24 @@ bool TensorWork::test() {
 Status TensorWork::wait(Clock::time_point deadline) {
   constexpr std::chrono::microseconds kBetweenHooks{200};
   const WaitHook* const hook = current_wait_hook();
-  Status unfinished;  // of the operation, once there is one
   while (!is_complete()) {
     const Clock::time_point now = Clock::now();
-    if (now >= deadline && !unfinished) return unfinished;
-    if (now >= deadline)
-      return Status(StatusCode::timeout, "the tensor is not complete: some rank has not submitted it");
     const Clock::time_point until = hook == nullptr ? deadline : std::min(deadline, now + kBetweenHooks);
     std::unique_lock lock(mutex_);
-    if (const WorkRef operation = operation_; !operation) {
+    const WorkRef operation = operation_;
+    if (now >= deadline) {
+      lock.unlock();
+      const Status reached = operation && !operation->is_complete() ? operation->wait(deadline) : Status();
+      if (is_complete()) break;
+      if (!reached) return reached;
+      return Status(StatusCode::timeout, "the tensor is not complete: some rank has not submitted it");
+    }
+    if (!operation) {
       lock.unlock();
       help_->give(*this, until);
     } else if (!operation->is_complete()) {
       lock.unlock();
-      // Complete: the tensor gets its outcome from the callback.
-      if (Status reached = operation->wait(until); !reached) unfinished = std::move(reached);
+      static_cast<void>(operation->wait(until));  // the tensor gets its outcome from the callback
     } else if (!is_complete()) {
       completed_.wait_for(lock, sleep_until_reading(until, now));  // another thread is in the callback
     }
