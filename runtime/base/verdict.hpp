@@ -26,7 +26,7 @@ std::string_view to_string(VerdictKind kind);
 struct CompletedCall {
   std::uint64_t context = 0;  // of the group
   std::uint32_t sequence = 0;
-  bool is_report = false;  // the rank has told it, a second ago at most; later ones are possible
+  bool is_report = false;  // the rank has told it; later ones are possible
   std::string call;        // "allreduce of 4 f32, sum"
   static auto fields(auto& self) { return std::tie(self.context, self.sequence, self.is_report, self.call); }
 };

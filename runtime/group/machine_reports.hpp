@@ -1,5 +1,5 @@
-// Reports of ranks on other machines about their last completed operations, and of this rank's machine. Pure; knows no
-// connection.
+// What ranks of other machines have reported of their last completed operations, and what this rank has reported to them.
+// Pure; knows no connection.
 #pragma once
 
 #include <map>
@@ -20,7 +20,7 @@ class MachineReports {
   CompletedCalls of(int world_rank) const;
   // In the group of `context`, by rank of the world.
   std::vector<std::pair<std::int32_t, CompletedCall>> in_group(std::uint64_t context) const;
-  // Is it to be sent to `neighbour`? Not if it is what that rank got last.
+  // Is it to be sent to `neighbour`? Not if it is what that rank got last. True: it counts as sent.
   bool is_news(int neighbour, const std::string& message);
 
  private:

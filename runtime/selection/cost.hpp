@@ -62,8 +62,7 @@ struct CostModel {
   bool far_reader_slows_all = false;
   std::uint64_t call_ps = 0;        // once per call
   std::uint64_t reduce_kib_ps = 0;  // to add 1024 bytes to others
-  // The same of so few at once that the core's own caches hold them, once lines have brought them there; 0: there is no
-  // such figure.
+  // The same of operands that fit the core's private caches, which are in them once their lines have come. 0: unknown.
   std::uint64_t cached_reduce_kib_ps = 0;
   static constexpr std::uint64_t kMostCachedBytes = 65536;
   std::uint64_t copy_kib_ps = 0;

@@ -9,8 +9,9 @@ namespace {
 // messages count there. Without domains those items are not legal, and skipped. Between two ranks a rooted
 // vector goes best in halves that overlap. Nobody has measured more than 8 ranks with a CPU each: those choices
 // are predicted by the model of cache lines (docs/data/many_core_allreduce.csv). Up to 48 bytes travel with
-// a leader's flag; beyond that each member of a domain carries its share. From 1 KiB on no domain has one member. Short gathers of any kind go by trees over
-// all ranks: there a line that goes one level up twice costs more than a far one.
+// a leader's flag; beyond that each member of a domain carries its share. Above 1 KiB a domain of one rank
+// takes that of the level above. Short gathers of any kind go by trees over all ranks: there a line that goes
+// one level up twice costs more than a far one.
 std::string_view node_rules(Collective collective) {
   switch (collective) {
     case Collective::allreduce:

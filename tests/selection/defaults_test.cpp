@@ -156,8 +156,13 @@ TEST_CASE("where ranks are alone in a domain, long vectors go by larger ones", "
   const Selector selector = selector_of({});
   for (const std::uint64_t bytes : {1024U, 1025U, 65536U, 1048576U}) {
     Question q = ask(Collective::allreduce, bytes, 18);
-    const Hierarchy pairs = Hierarchy::of_sizes(std::vector<std::uint32_t>(9, 2));
-    q.hierarchy = &pairs;
+    std::vector<std::uint32_t> caches(16, 1);
+    caches[0] = caches[8] = 2;
+    const std::uint32_t sockets[] = {8, 8};
+    const Hierarchy hierarchy =
+        Hierarchy::of_sizes(caches).with_upper(Hierarchy::of_sizes(sockets)).with_joined();
+    REQUIRE(hierarchy.joined() != nullptr);
+    q.hierarchy = &hierarchy;
     const auto selection = selector.choose(q);
     REQUIRE(selection.is_ok());
     CHECK(selection->params.mates == (bytes > 1024 ? 1 : 0));

@@ -52,6 +52,7 @@ Result<Whereabouts> whereabouts_of(const CommGroup& group) {
                                     machine_class_of(impl.world().settings().topology.cpu_model));
   if (!start) return start.status();
   found.setting.model = start->model;
+  found.setting.model.cached_reduce_kib_ps = 0;  // the fit knows one price of additions
   found.setting.is_lowered =
       found.reach == Reach::node && start->shares_memory && impl.world().settings().uses_control_blocks;
   return found;
