@@ -1,5 +1,5 @@
-// What ranks of other machines have reported of their last completed operations, and what this rank has reported to them.
-// Pure; knows no connection.
+// Reports of ranks of other machines about their last completed operations, and those of this rank to them. Pure; knows no
+// connection.
 #pragma once
 
 #include <map>

@@ -121,6 +121,8 @@ void ControlTree::on_parent_found(bool is_move) {
     for (const GonePayload& gone : std::exchange(held_gone_, {})) on_gone(gone);
     return;
   }
+  // A parent whose connection was reset, and that answers again, is alive.
+  std::erase_if(held_gone_, [&](const GonePayload& gone) { return gone.rank == parent_->claim().rank; });
   RanksPayload ranks{ranks_here()};
   for (const GonePayload& gone : held_gone_) {  // whose end we report ourselves
     if (!lost_ || gone.rank != lost_->last) ranks.ranks.push_back(gone.rank);

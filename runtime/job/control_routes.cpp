@@ -22,15 +22,16 @@ constexpr std::chrono::milliseconds kHoldTime{
 
 // -- from below ---------------------------------------------------------------------------------------------
 
+// A rank that comes again was behind its leader. One with a connection of its own is another process.
+MemberClaim ControlTree::without_double(MemberClaim claim) const {
+  const bool is_rank = claim.rank >= 0 && claim.rank < options_.size;
+  const ChildConnection* const known = is_rank ? below_[static_cast<std::size_t>(claim.rank)] : nullptr;
+  claim.is_again = claim.is_again && (known == nullptr || known->claim.rank != claim.rank);
+  return claim;
+}
+
 Status ControlTree::check(const MemberClaim& claim) {
-  if (root_) {
-    // Who joins again was behind its leader. A rank with a connection of its own is another process.
-    MemberClaim as_first = claim;
-    const bool is_in_range = claim.rank >= 0 && claim.rank < options_.size;
-    const ChildConnection* const known = is_in_range ? below_[static_cast<std::size_t>(claim.rank)] : nullptr;
-    as_first.is_again = claim.is_again && (known == nullptr || known->claim.rank != claim.rank);
-    return root_->check(as_first);
-  }
+  if (root_) return root_->check(without_double(claim));
   const bool is_rank = claim.rank >= 0 && claim.rank < options_.size && claim.size == options_.size;
   if (claim.is_moving && is_cut_off())
     return Status(StatusCode::refused, fmt::format("rank {} has lost its way to rank 0", options_.rank));

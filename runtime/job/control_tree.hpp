@@ -58,6 +58,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   Status listen(const std::string& name);
   Status listen_as_root();
   void remove_private_name();
+  MemberClaim without_double(MemberClaim claim) const;
   void search_leader(std::chrono::milliseconds lead_after);
   void try_to_lead();
   void find_root();

@@ -71,7 +71,7 @@ Status TensorWork::wait(Clock::time_point deadline) {
     const WorkRef operation = operation_;
     if (now >= deadline) {
       lock.unlock();
-      const Status reached = operation && !operation->is_complete() ? operation->wait(deadline) : Status();
+      Status reached = operation && !operation->is_complete() ? operation->wait(deadline) : Status();
       if (is_complete()) break;
       if (!reached) return reached;
       return Status(StatusCode::timeout, "the tensor is not complete: some rank has not submitted it");
