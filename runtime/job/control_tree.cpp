@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kTick{100};  // while something has a deadli
 constexpr std::chrono::seconds kSecond{1};
 constexpr int kMostSecondShare =
     200;  // on_second() takes at most one 200th of the time, unless it takes very long
-constexpr std::chrono::seconds kLongestPause{10};  // between its calls
+constexpr std::chrono::seconds kLongestBetweenSeconds{10};  // between its calls
 
 }  // namespace
 
@@ -252,7 +252,8 @@ void ControlTree::keep_second(Clock::time_point now) {
   if (has_remote_parent() && !parent_->socket().has_output()) neighbours.push_back(parent_->claim().rank);
   tell_second(neighbours);
   const Clock::time_point end = Clock::now();
-  next_second_ = end + std::clamp<Clock::duration>(kMostSecondShare * (end - now), kSecond, kLongestPause);
+  next_second_ =
+      end + std::clamp<Clock::duration>(kMostSecondShare * (end - now), kSecond, kLongestBetweenSeconds);
 }
 
 // -- start and end ------------------------------------------------------------------------------------------
