@@ -71,8 +71,8 @@ class ControlObserver {
   // it have failed.
   virtual void on_failure(std::uint64_t group, int dead_rank, const Status& cause) = 0;
   virtual void on_message(int source, std::string_view bytes) = 0;
-  // A rank that had a connection with this one is lost, or its way to here led through such a rank: adds its last operations to the
-  // verdict.
+  // A rank that had a connection with this one is lost, or its way to here led through such a rank: adds its last
+  // operations to the verdict.
   virtual void on_loss(RankVerdict& verdict) { static_cast<void>(verdict); }
   // Once a second, or less often if it takes long, on a rank that has neighbours in the tree on other nodes: those whose
   // connections have taken all earlier bytes.

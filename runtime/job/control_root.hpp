@@ -40,7 +40,8 @@ class ControlRoot {
   // The path to a rank is lost. The rank counts as gone if it has no new parent by `until`.
   void on_orphaned(const GonePayload& gone, Clock::time_point until);
   void on_attached(int rank);
-  // A former parent or child reports a death, not that the rank is orphaned. It holds as soon as no other connection reaches the rank.
+  // A former parent or child reports a death, not that the rank is orphaned. It holds as soon as no other connection
+  // reaches the rank.
   void on_reported(const GonePayload& gone);
   // Before all ranks have joined: the error for a joined rank that died before `since` and was not replaced.
   // Ok: there is none.

@@ -22,9 +22,9 @@ constexpr std::chrono::seconds kAnswerTime{1};   // for query_missing after the 
 constexpr std::chrono::seconds kLookUpPause{1};
 constexpr std::chrono::milliseconds kTick{100};  // while something has a deadline
 constexpr std::chrono::seconds kSecond{1};
-constexpr int kMostSecondShare =
-    200;  // on_second() takes at most one 200th of the time, unless it takes very long
-constexpr std::chrono::seconds kLongestBetweenSeconds{10};  // between its calls
+// on_second() takes at most one 200th of the time, but is called at least once in 10 s.
+constexpr int kMostSecondShare = 200;
+constexpr std::chrono::seconds kLongestBetweenSeconds{10};
 
 }  // namespace
 
