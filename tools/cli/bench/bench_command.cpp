@@ -6,7 +6,9 @@
 
 #include <condition_variable>
 #include <cstdlib>
+#include <latch>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -72,6 +74,10 @@ int guarded(int rank, Run&& run) {
   } catch (const Error& error) {
     fmt::print(stderr, "{}: {}\n", who, error.what());
     return error.code() == StatusCode::invalid_argument ? 2 : 1;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr,
+               "{}: out of memory; raise `ulimit -v` or the cgroup's memory.max, or use fewer ranks\n", who);
+    return 1;
   } catch (const std::exception& error) {
     fmt::print(stderr, "{}: {}\n", who, error.what());
     return 1;
@@ -108,8 +114,10 @@ int run_threads(const BenchOptions& options, const Environment& environment) {
   std::vector<int> statuses(static_cast<std::size_t>(options.rank_count));
   std::vector<std::thread> threads;
   threads.reserve(statuses.size());
+  std::latch all_started(1);  // a rank that runs takes address space that a later one's stack needs
   for (int rank = 0; rank < options.rank_count; ++rank) {
     Result<std::thread> thread = start_thread("tutti-rank", [&, rank] {
+      all_started.wait();
       const int status = guarded(rank, [&] {
         if (options.binding == Binding::core) {
           const Status bound = bind_to_core(rank, cpus);
@@ -133,6 +141,7 @@ int run_threads(const BenchOptions& options, const Environment& environment) {
     }
     threads.push_back(*std::move(thread));
   }
+  all_started.count_down();
   for (std::thread& thread : threads) thread.join();
   return statuses[0];
 }
