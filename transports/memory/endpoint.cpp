@@ -54,8 +54,8 @@ bool MemoryEndpoint::try_link() {
     if (peer_page_ == nullptr) return false;
     peer_wake_ = &peer_page_->wake;
   }
-  std::byte* const block =
-      memory_.find_announced(host_->instance().nonce(), context_, sizeof(LinkBlock), &peer_link_);
+  std::byte* const block = memory_.find_announced(host_->instance().nonce(), context_, sizeof(LinkBlock),
+                                                  &peer_link_, &seen_version_);
   if (block == nullptr) return false;
   peer_block_ = reinterpret_cast<LinkBlock*>(block);
   if (peer_page_->needs_fence.load(std::memory_order_relaxed) != 0) worker_->uses_fence = true;

@@ -209,6 +209,7 @@ class MemoryEndpoint final : public Endpoint {
   WakeLine* peer_wake_ = nullptr;
   InstancePage* peer_page_ = nullptr;
   Found peer_link_;
+  std::uint64_t seen_version_ = PeerMemory::kNoVersion;  // of the peer's directory, in which it was not
   std::uint32_t failed_polls_ = 0;
 
   bool is_closed_ = false;

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <climits>
+#include <deque>
+#include <optional>
 #include <utility>
 
 namespace tutti::memory {
@@ -112,19 +114,48 @@ Result<std::unique_ptr<Endpoint>> MemoryTransport::open(std::span<const std::byt
   return std::unique_ptr<Endpoint>(std::move(endpoint));
 }
 
-Result<std::unique_ptr<SharedWindow>> MemoryTransport::open_window(std::span<const ConstByteRange> addresses,
-                                                                   std::uint64_t context) {
-  auto window = std::make_unique<MemoryWindow>(static_cast<Host*>(this), &worker_, context);
+// The list of an open window with these members, if it is among those that were made last; else a new one.
+Result<std::shared_ptr<WindowPeers>> MemoryTransport::find_peers(std::span<const ConstByteRange> addresses) {
+  constexpr std::size_t kRemembered = 16;
+  std::vector<std::optional<Nonce>> nonces;  // none: this rank
   for (const ConstByteRange address : addresses) {
+    nonces.emplace_back();
+    if (address.empty()) continue;
+    Result<Address> parsed = parse_address(address);
+    if (!parsed) return parsed.status();
+    nonces.back() = parsed->nonce;
+  }
+  const auto is_of_that_nonce = [](const std::unique_ptr<WindowPeer>& peer,
+                                   const std::optional<Nonce>& nonce) {
+    return peer == nullptr ? !nonce : nonce == peer->nonce;
+  };
+  std::deque<std::weak_ptr<WindowPeers>>& lists = worker_.peer_lists;
+  std::erase_if(lists, [](const std::weak_ptr<WindowPeers>& list) { return list.expired(); });
+  for (const std::weak_ptr<WindowPeers>& list : lists) {
+    std::shared_ptr<WindowPeers> made = list.lock();
+    if (std::ranges::equal(*made, nonces, is_of_that_nonce)) return made;
+  }
+  auto made = std::make_shared<WindowPeers>();
+  for (const ConstByteRange address : addresses) {
+    made->emplace_back();
+    if (address.empty()) continue;
     Nonce nonce;
-    if (address.empty()) {
-      window->add_peer(nullptr, nonce);
-      continue;
-    }
     Result<std::shared_ptr<Peer>> peer = find_peer(address, &nonce);
     if (!peer) return peer.status();
-    window->add_peer(*std::move(peer), nonce);
+    made->back() = std::make_unique<WindowPeer>(
+        WindowPeer{PeerMemory(static_cast<Host*>(this), *std::move(peer)), nonce});
   }
+  lists.push_front(made);
+  if (lists.size() > kRemembered) lists.pop_back();
+  return made;
+}
+
+Result<std::unique_ptr<SharedWindow>> MemoryTransport::open_window(std::span<const ConstByteRange> addresses,
+                                                                   std::uint64_t context) {
+  Result<std::shared_ptr<WindowPeers>> peers = find_peers(addresses);
+  if (!peers) return peers.status();
+  auto window =
+      std::make_unique<MemoryWindow>(static_cast<Host*>(this), &worker_, context, *std::move(peers));
   note_open();
   TUTTI_RETURN_IF_ERROR(window->announce());
   worker_.windows.push_back(window.get());

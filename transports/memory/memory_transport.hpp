@@ -57,6 +57,7 @@ class MemoryTransport : public Transport, protected Host {
   void wake(InstancePage* page) override;
   void retire(RetiredEntry&& retired) override;
   Result<std::shared_ptr<Peer>> find_peer(std::span<const std::byte> address, Nonce* nonce);
+  Result<std::shared_ptr<WindowPeers>> find_peers(std::span<const ConstByteRange> addresses);
   void note_open();
   void poll_peers(EventSink& out);
   void housekeep();

@@ -32,17 +32,17 @@ std::byte* PeerMemory::at(std::uint64_t place, std::size_t bytes) {
 }
 
 std::byte* PeerMemory::find_announced(const Nonce& key, std::uint64_t context, std::size_t bytes,
-                                      Found* found) {
+                                      Found* found, std::uint64_t* seen_version) {
   InstancePage* const directory = page();
   if (directory == nullptr) return nullptr;
   const std::uint64_t version = directory->directory_version.load(std::memory_order_acquire);
-  if (version == seen_version_) return nullptr;
+  if (version == *seen_version) return nullptr;
   bool is_sure = true;
   const Found entry = find_block(
       *directory, key, context, [this](std::uint64_t place, std::size_t size) { return at(place, size); },
       &is_sure);
   if (entry.entry == nullptr) {
-    if (is_sure) seen_version_ = version;
+    if (is_sure) *seen_version = version;
     return nullptr;
   }
   std::byte* const block = at(entry.place, bytes);  // null: its segment will be mapped

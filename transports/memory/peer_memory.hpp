@@ -1,4 +1,4 @@
-// A peer's memory as one endpoint or window sees it: segments that are still to come, and whether the peer is gone.
+// A peer's memory as endpoints and windows see it: segments that are still to come, and whether the peer is gone.
 // Knows no protocol.
 #pragma once
 
@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "transports/memory/host.hpp"
+#include "transports/memory/instance.hpp"
 #include "transports/memory/layout.hpp"
 #include "transports/memory/peer.hpp"
 #include "transports/transport.hpp"
@@ -37,7 +39,11 @@ class PeerMemory {
   // A place in the peer's link memory; null until it is mapped.
   std::byte* at(std::uint64_t place, std::size_t bytes);
   // The block of so many bytes that the peer has announced under that key; null until that is done and mapped.
-  std::byte* find_announced(const Nonce& key, std::uint64_t context, std::size_t bytes, Found* found);
+  // `seen_version`: of the directory in which it was not, kept by the caller from one call to the next; kNoVersion at
+  // first.
+  static constexpr std::uint64_t kNoVersion = ~std::uint64_t{0};
+  std::byte* find_announced(const Nonce& key, std::uint64_t context, std::size_t bytes, Found* found,
+                            std::uint64_t* seen_version);
 
   // Has the peer died? Asks the system.
   void check() { is_gone_ = is_gone_ || peer_->is_gone() || peer_->is_cut_off(); }
@@ -53,9 +59,16 @@ class PeerMemory {
   Host* host_;
   std::shared_ptr<Peer> peer_;
   InstancePage* page_ = nullptr;
-  std::uint64_t seen_version_ = ~std::uint64_t{0};  // of the directory, in which it was not
   std::uint32_t attempts_ = 0;
   bool is_gone_ = false;
 };
+
+// A member of a window.
+struct WindowPeer {
+  PeerMemory memory;
+  Nonce nonce;
+};
+// By rank; null: this rank. Windows with the same members share the list.
+using WindowPeers = std::vector<std::unique_ptr<WindowPeer>>;
 
 }  // namespace tutti::memory

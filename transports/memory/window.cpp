@@ -12,10 +12,6 @@ namespace tutti::memory {
 static_assert(std::tuple_size_v<decltype(WindowBlock::ranges)> == SharedWindow::kRanges);
 static_assert(kControlBytes == SharedWindow::kMostNoticeBytes);
 
-void MemoryWindow::add_peer(std::shared_ptr<Peer> peer, const Nonce& nonce) {
-  sides_.push_back(peer == nullptr ? nullptr : std::make_unique<Side>(host_, std::move(peer), nonce));
-}
-
 Status MemoryWindow::announce() {
   Instance& instance = host_->instance();
   Result<std::uint64_t> place = instance.allocate_link(sizeof(WindowBlock));
@@ -41,44 +37,45 @@ void MemoryWindow::expose(std::uint32_t number, const SegmentRange& range) {
 }
 
 // Finds the peer's block once it has opened its side.
-bool MemoryWindow::find(Side& side) {
+bool MemoryWindow::find(std::uint32_t peer) {
+  Side& side = sides_[peer];
   if (side.block != nullptr) return true;
+  Found found;
   const std::byte* const block =
-      side.memory.find_announced(side.nonce, context_, sizeof(WindowBlock), &side.found);
+      memory(peer).find_announced((*peers_)[peer]->nonce, context_, sizeof(WindowBlock), &found, &side.state);
   if (block == nullptr) return false;
-  side.block = reinterpret_cast<const WindowBlock*>(block);
-  if (side.memory.page()->needs_fence.load(std::memory_order_relaxed) != 0) worker_->uses_fence = true;
+  side = {reinterpret_cast<const WindowBlock*>(block), found.entry, found.state};
+  if (memory(peer).page()->needs_fence.load(std::memory_order_relaxed) != 0) worker_->uses_fence = true;
   if (side.block->has_notice.load(std::memory_order_acquire) != 0)
     worker_->notices_seen -= 1;  // look once more
-  wake(side);                    // what was exposed so far could not
+  wake_if_asleep(peer);          // what was exposed so far could not
   return true;
 }
 
 std::optional<SegmentRange> MemoryWindow::query(std::uint32_t peer, std::uint32_t number) {
-  Side& side = *sides_[peer];
-  if (!find(side)) return {};
-  const WindowBlock::Range& from = side.block->ranges[number];
+  if (!find(peer)) return {};
+  const WindowBlock::Range& from = sides_[peer].block->ranges[number];
   if (from.is_exposed.load(std::memory_order_acquire) == 0) return {};
   return SegmentRange{from.segment, from.offset, from.bytes};
 }
 
 ByteRange MemoryWindow::segment(std::uint32_t peer, std::uint32_t number) {
-  return sides_[peer]->memory.segment(number);
+  return memory(peer).segment(number);
 }
 
 PeerBell MemoryWindow::bell(std::uint32_t peer) {
-  InstancePage* const page = sides_[peer]->memory.page();
+  InstancePage* const page = memory(peer).page();
   if (page == nullptr) return {};
   return {&page->wake.is_sleeping, page->needs_fence.load(std::memory_order_relaxed) != 0};
 }
 
 void MemoryWindow::wake(std::uint32_t peer) {
-  if (InstancePage* const page = sides_[peer]->memory.page()) host_->wake(page);
+  if (InstancePage* const page = memory(peer).page()) host_->wake(page);
 }
 
 // If it sleeps. The order between what was published and this load is the sleeper's business, unless it cannot.
-void MemoryWindow::wake(Side& side) {
-  InstancePage* const page = side.memory.page();
+void MemoryWindow::wake_if_asleep(std::uint32_t peer) {
+  InstancePage* const page = memory(peer).page();
   if (page == nullptr) return;
   std::atomic<std::uint32_t>& sleeps = page->wake.is_sleeping;
   const std::uint32_t is_sleeping = worker_->uses_fence ? sleeps.fetch_add(0, std::memory_order_acq_rel)
@@ -87,22 +84,22 @@ void MemoryWindow::wake(Side& side) {
 }
 
 void MemoryWindow::wake_all() {
-  for (const std::unique_ptr<Side>& side : sides_) {
-    if (side != nullptr) wake(*side);
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (!is_self(r)) wake_if_asleep(r);
   }
 }
 
 bool MemoryWindow::is_gone(std::uint32_t peer) {
   if (is_closed_) return true;
-  Side& side = *sides_[peer];
-  side.memory.check();
-  static_cast<void>(find(side));
-  if (!side.memory.has_ended() && !side.found.is_closed()) return false;
-  return side.block == nullptr || side.has_read_notice ||
+  memory(peer).check();
+  static_cast<void>(find(peer));
+  const Side& side = sides_[peer];
+  if (!memory(peer).has_ended() && !side.is_closed()) return false;
+  return side.block == nullptr || has_read_notice(peer) ||
          side.block->has_notice.load(std::memory_order_acquire) == 0;
 }
 
-Status MemoryWindow::trouble(std::uint32_t peer) const { return sides_[peer]->memory.peer().trouble(); }
+Status MemoryWindow::trouble(std::uint32_t peer) const { return memory(peer).peer().trouble(); }
 
 void MemoryWindow::notify(ConstByteRange bytes) {
   TUTTI_ASSERT(bytes.size() <= kMostNoticeBytes, "notices have at most 256 bytes");
@@ -110,24 +107,26 @@ void MemoryWindow::notify(ConstByteRange bytes) {
   std::memcpy(block_->notice.data(), bytes.data(), bytes.size());
   block_->notice_bytes = static_cast<std::uint32_t>(bytes.size());
   block_->has_notice.store(1, std::memory_order_release);
-  for (const std::unique_ptr<Side>& side : sides_) {
-    InstancePage* const page = side == nullptr ? nullptr : side->memory.page();
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    InstancePage* const page = is_self(r) ? nullptr : memory(r).page();
     if (page != nullptr) page->wake.notice_count.fetch_add(1, std::memory_order_release);
   }
   wake_all();
 }
 
 void MemoryWindow::poll_notices(EventSink& out) {
-  for (const std::unique_ptr<Side>& side : sides_) {
-    if (side == nullptr || side->has_read_notice || !find(*side)) continue;
-    if (side->block->has_notice.load(std::memory_order_acquire) == 0) continue;
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (is_self(r) || has_read_notice(r) || !find(r)) continue;
+    const WindowBlock& block = *sides_[r].block;
+    if (block.has_notice.load(std::memory_order_acquire) == 0) continue;
     if (!out.has_room()) return;
-    side->has_read_notice = true;
+    notices_read_.resize(size());
+    notices_read_[r] = true;
     Event event;
     event.kind = Event::Kind::control;
     event.window = this;
-    event.bytes = std::min<std::size_t>(side->block->notice_bytes, kMostNoticeBytes);
-    event.data = worker_->keep_control({side->block->notice.data(), event.bytes});
+    event.bytes = std::min<std::size_t>(block.notice_bytes, kMostNoticeBytes);
+    event.data = worker_->keep_control({block.notice.data(), event.bytes});
     out.push(event);
   }
 }
@@ -142,8 +141,13 @@ void MemoryWindow::close() {
   RetiredEntry retired;
   retired.context = context_;
   retired.entry = entry_;
-  for (const std::unique_ptr<Side>& side : sides_) {
-    if (side != nullptr) retired.sides.push_back({side->memory.shared_peer(), side->nonce, side->found});
+  retired.sides.reserve(size());
+  for (std::uint32_t r = 0; r < size(); ++r) {
+    if (is_self(r)) continue;
+    const Side& side = sides_[r];
+    retired.sides.push_back({memory(r).shared_peer(),
+                             (*peers_)[r]->nonce,
+                             {side.entry, side.entry == nullptr ? 0 : side.state, 0}});
   }
   retired.blocks.push_back(block_place_);
   host_->retire(std::move(retired));

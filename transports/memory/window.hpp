@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "transports/memory/host.hpp"
@@ -18,14 +19,12 @@ namespace tutti::memory {
 
 class MemoryWindow final : public SharedWindow {
  public:
-  MemoryWindow(Host* host, Worker* worker, std::uint64_t context)
-      : host_(host), worker_(worker), context_(context) {}
+  MemoryWindow(Host* host, Worker* worker, std::uint64_t context, std::shared_ptr<WindowPeers> peers)
+      : host_(host), worker_(worker), context_(context), peers_(std::move(peers)), sides_(peers_->size()) {}
   ~MemoryWindow() override { close(); }
   MemoryWindow(const MemoryWindow&) = delete;
   MemoryWindow& operator=(const MemoryWindow&) = delete;
 
-  // Peers in their order; null: this rank.
-  void add_peer(std::shared_ptr<Peer> peer, const Nonce& nonce);
   // Allocates and announces the block. Errors: resource_exhausted.
   Status announce();
 
@@ -42,23 +41,31 @@ class MemoryWindow final : public SharedWindow {
   void poll_notices(EventSink& out);
 
  private:
+  // A peer's side. A node with many ranks and groups has very many of them, so it is small.
   struct Side {
-    Side(Host* host, std::shared_ptr<Peer> peer, const Nonce& its_nonce)
-        : memory(host, std::move(peer)), nonce(its_nonce) {}
-    PeerMemory memory;
-    Nonce nonce;
-    Found found;
-    const WindowBlock* block = nullptr;  // null until the peer has opened its side
-    bool has_read_notice = false;
+    const WindowBlock* block = nullptr;     // null until the peer has opened its side
+    const DirectoryEntry* entry = nullptr;  // the same
+    // What the entry's state was when it was found; before that, the version of the directory in which it was not.
+    std::uint64_t state = PeerMemory::kNoVersion;
+
+    bool is_closed() const {
+      return entry != nullptr && entry->state.load(std::memory_order_acquire) != state;
+    }
   };
-  bool find(Side& side);
-  void wake(Side& side);
+  PeerMemory& memory(std::uint32_t peer) const { return (*peers_)[peer]->memory; }
+  bool is_self(std::uint32_t peer) const { return (*peers_)[peer] == nullptr; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(sides_.size()); }
+  bool find(std::uint32_t peer);
+  void wake_if_asleep(std::uint32_t peer);
   void wake_all();
+  bool has_read_notice(std::uint32_t peer) const { return !notices_read_.empty() && notices_read_[peer]; }
 
   Host* host_;
   Worker* worker_;
   std::uint64_t context_;
-  std::vector<std::unique_ptr<Side>> sides_;  // null: this rank
+  std::shared_ptr<WindowPeers> peers_;
+  std::vector<Side> sides_;         // by rank; this rank's is unused
+  std::vector<bool> notices_read_;  // by rank; empty: none
   WindowBlock* block_ = nullptr;
   std::uint64_t block_place_ = 0;
   DirectoryEntry* entry_ = nullptr;

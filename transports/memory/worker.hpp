@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "transports/memory/instance.hpp"
+#include "transports/memory/peer_memory.hpp"
 #include "transports/queues.hpp"
 #include "transports/transport.hpp"
 
@@ -42,12 +43,13 @@ struct Worker {
   std::uint32_t idle_count = 0;
   std::uint32_t arm_count = 0;
   std::uint32_t open_count = 0;
-  std::vector<MemoryEndpoint*> endpoints;   // all that are open
-  std::vector<MemoryEndpoint*> active;      // those with something pending
-  std::vector<MemoryWindow*> windows;       // all that are open
-  Fifo<Event> waiting;                      // events that found no room
-  std::size_t next_active = 0;              // where progress() goes on, so that everybody has a turn
-  std::shared_ptr<Siblings> last_siblings;  // of the endpoint that was opened last
+  std::vector<MemoryEndpoint*> endpoints;  // all that are open
+  std::vector<MemoryEndpoint*> active;     // those with something pending
+  std::vector<MemoryWindow*> windows;      // all that are open
+  Fifo<Event> waiting;                     // events that found no room
+  std::size_t next_active = 0;             // where progress() goes on, so that everybody has a turn
+  std::deque<std::weak_ptr<WindowPeers>> peer_lists;  // of windows, the newest first
+  std::shared_ptr<Siblings> last_siblings;            // of the endpoint that was opened last
   // Control bytes handed out by the last progress(); entries are kept for later ones.
   std::deque<std::array<std::byte, kControlBytes>> control_bytes;
   std::size_t control_bytes_count = 0;
