@@ -137,7 +137,9 @@ Status Puppet::connect(const std::vector<Schedule>& lowered) {
     GroupContext::Options group;
     group.context = 1;
     group.rank = r;
-    for (const auto& address : addresses) group.peers.push_back({transports[r].get(), address});
+    PeerList peers;
+    for (const auto& address : addresses) peers.emplace_back(transports[r].get(), address);
+    group.peers = std::make_shared<const PeerList>(std::move(peers));
     Engine::Options engine;
     engine.waiting = setup_.waiting;
     std::vector<std::unique_ptr<Transport>> own;

@@ -131,7 +131,8 @@ std::shared_ptr<CommGroup::Impl> make_first_group(const InitOptions& options) {
       WorldState::make(bootstrap, *std::move(meeting), *std::move(settings));
   throw_if_error(world.status());
   answer_horovod_variables(bootstrap.environment, (*world)->info().rank);
-  return CommGroup::Impl::make(*world, first_ranks((*world)->peers().size()), kWorldContext, timeout);
+  return CommGroup::Impl::make(*world, first_ranks(static_cast<std::size_t>((*world)->info().size)),
+                               kWorldContext, timeout);
 }
 
 }  // namespace

@@ -71,8 +71,7 @@ CommGroup::Impl::Impl(std::shared_ptr<WorldState> world, std::vector<int> world_
   options.context = context;
   options.rank = static_cast<std::uint32_t>(rank_);
   options.stream = stream_;
-  for (const int world_rank : world_ranks_)
-    options.peers.push_back(world_->peers()[static_cast<std::size_t>(world_rank)]);
+  options.peers = world_->peers_of(world_ranks_);
   options.contract = world_->contract_hash();
   options.timeout = timeout;
   options.uses_control_blocks = world_->settings().uses_control_blocks;

@@ -50,6 +50,19 @@ WorldState::WorldState(World world, WorldSettings settings, Inheritance taken)
       engine_(std::move(taken.engine)),
       is_successor_(engine_ != nullptr) {}
 
+std::shared_ptr<const PeerList> WorldState::peers_of(const std::vector<int>& world_ranks) {
+  const std::lock_guard lock(last_peers_.mutex);
+  std::shared_ptr<const PeerList> last = last_peers_.list.lock();
+  if (last != nullptr && last_peers_.world_ranks == world_ranks) return last;
+  PeerList made;
+  made.reserve(world_ranks.size());
+  for (const int rank : world_ranks) made.push_back(peers_[static_cast<std::size_t>(rank)]);
+  last = std::make_shared<const PeerList>(std::move(made));
+  last_peers_.list = last;
+  last_peers_.world_ranks = world_ranks;
+  return last;
+}
+
 Result<std::shared_ptr<WorldState>> WorldState::make(const BootstrapOptions& options,
                                                      WorldSettings settings) {
   prepare_process();

@@ -98,7 +98,8 @@ class WorldState final : private ControlObserver, private StallReceiver {
   const WorldKeys& keys() const { return world_.keys; }
   // World ranks that are known to be dead.
   std::vector<int> dead_ranks();
-  const std::vector<PeerAddress>& peers() const { return peers_; }  // by world rank
+  // The addresses of these ranks; the list that was made last, if it is theirs and in use. Any thread.
+  std::shared_ptr<const PeerList> peers_of(const std::vector<int>& world_ranks);
   // The transport for each world rank, and why preferred ones cannot be used.
   const std::vector<TransportPath>& paths() const { return paths_; }
   std::uint32_t contract_hash() const { return contract_hash_; }
@@ -270,7 +271,12 @@ class WorldState final : private ControlObserver, private StallReceiver {
   int rank_count_here_ = 0;
   bool is_one_process_ = false;
   std::vector<std::unique_ptr<Transport>> transports_;  // until the engine owns them
-  std::vector<PeerAddress> peers_;
+  PeerList peers_;                                      // by world rank
+  struct PeersMade {
+    std::mutex mutex;
+    std::vector<int> world_ranks;
+    std::weak_ptr<const PeerList> list;
+  } last_peers_;
   std::vector<TransportPath> paths_;
   std::unique_ptr<Trace> trace_;                    // until the engine owns it; null: not asked for
   std::unique_ptr<record::RankFile> record_;        // null: groups record in memory only

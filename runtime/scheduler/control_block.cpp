@@ -44,7 +44,6 @@ void ControlBlocks::make(SharedHeap* heap, SharedWindow& window, std::uint32_t n
   base_.resize(size());
   places_.resize(size());
   slots_.resize(shape_.slots);
-  seen_.resize(std::size_t{shape_.slots} * size());
   SharedHeap::Location place;
   Result<ByteRange> memory = heap->allocate(shape_.total_bytes());
   if (memory && heap->locate(memory->data(), memory->size(), &place)) {

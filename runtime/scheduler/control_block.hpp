@@ -161,6 +161,8 @@ class ControlBlocks {
       if (!has_ended(*at, slot, epoch - 2)) return *at;
     return size();
   }
+  // From now on ranks may be asked: an operation may end before it has heard from all.
+  void reserve_ended() { seen_.resize(std::size_t{shape_.slots} * size()); }
   // May this rank write the area of that epoch? `behind`: the rank that it waits for if not; where to go on
   // asking.
   bool may_write(std::uint32_t slot, std::uint64_t epoch, std::uint32_t* behind) {
@@ -276,8 +278,8 @@ class ControlBlocks {
   std::vector<std::vector<ByteRange>>
       segments_;  // of peers, mapped so far; by rank and number, from the first map() on
   std::vector<SlotState> slots_;
-  std::vector<std::uint64_t> seen_;  // of ended(), by slot and rank
   std::set<std::vector<std::uint32_t>> reader_sets_;
+  std::vector<std::uint64_t> seen_;  // of ended(), by slot and rank, from reserve_ended() on
 };
 
 }  // namespace tutti

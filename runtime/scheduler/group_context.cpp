@@ -53,8 +53,8 @@ GroupContext::GroupContext(Engine& engine, Options options)
   bool is_common = size() > 1 && options_.uses_control_blocks;
   for (std::uint32_t r = 0; r < size(); ++r) {
     if (r == options_.rank) continue;
-    if (common == nullptr) common = options_.peers[r].transport;
-    is_common = is_common && common == options_.peers[r].transport;
+    if (common == nullptr) common = peer(r).transport;
+    is_common = is_common && common == peer(r).transport;
   }
   if (is_common && common != nullptr) heap_ = common->caps().heap;
   find_counters();
@@ -281,9 +281,9 @@ Status GroupContext::make_control_blocks(BlockKind kind) {
   if (window_ == nullptr) {
     std::vector<ConstByteRange> addresses(size());
     for (std::uint32_t r = 0; r < size(); ++r) {
-      if (r != rank()) addresses[r] = *options_.peers[r].bytes;
+      if (r != rank()) addresses[r] = *peer(r).bytes;
     }
-    Transport* const transport = options_.peers[rank() == 0 ? 1 : 0].transport;
+    Transport* const transport = peer(rank() == 0 ? 1 : 0).transport;
     auto opened = transport->open_window(addresses, options_.context);
     if (!opened) {
       fail(opened.status());  // the others would wait for this rank
@@ -317,7 +317,7 @@ void GroupContext::enqueue(Slot& slot, Operation& operation) {
 }
 
 void GroupContext::reserve_frames(std::uint32_t slot, const SlotNeeds& needs) {
-  if (slot < kSlots && collective_needs_.covers(needs)) return;
+  if (slot < kSlots && slots_[0].frame != nullptr && collective_needs_.covers(needs)) return;
   if (slot < kSlots) collective_needs_ = collective_needs_.with(needs);
   const auto [first, end] = slots_beside(slot);
   for (std::uint32_t s = first; s < end; ++s) this->slot(s).reserve(needs);
@@ -374,7 +374,7 @@ Endpoint* GroupContext::endpoint(std::uint32_t slot, std::uint32_t peer, Status*
     const auto [first, end] = slots_beside(context_slot);
     for (std::uint32_t s = first; s < end; ++s) {
       endpoints_[s].resize(size());
-      const PeerAddress& address = options_.peers[peer];
+      const PeerAddress& address = this->peer(peer);
       auto opened = address.transport->open(*address.bytes, options_.context * kContexts + s);
       if (!opened) {
         const Status& why = opened.status();

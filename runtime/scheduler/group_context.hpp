@@ -39,6 +39,9 @@ struct PeerAddress {
   std::shared_ptr<const std::vector<std::byte>> bytes;
 };
 
+// By rank; the own entry is unused. Groups with the same members share the list.
+using PeerList = std::vector<PeerAddress>;
+
 class GroupContext {
  public:
   static constexpr std::uint32_t kSlots = 4;
@@ -46,9 +49,9 @@ class GroupContext {
   struct Options {
     std::uint64_t context = 0;  // equal on all members, different for every group and stream of a job
     std::uint32_t rank = 0;
-    int stream = 0;                  // its number in the group; below 0: of the library's own
-    std::vector<PeerAddress> peers;  // by rank; the own entry is unused
-    std::uint32_t contract = 0;      // hash of what the group agreed on; part of every call's contract
+    int stream = 0;  // its number in the group; below 0: of the library's own
+    std::shared_ptr<const PeerList> peers;
+    std::uint32_t contract = 0;  // hash of what the group agreed on; part of every call's contract
     std::chrono::milliseconds timeout{300000};
     bool uses_control_blocks = true;  // equal on all members, as all that follows
     LoweredLimits lowered_limits;
@@ -68,7 +71,7 @@ class GroupContext {
 
   Engine& engine() { return engine_; }
   std::uint32_t rank() const { return options_.rank; }
-  std::uint32_t size() const { return static_cast<std::uint32_t>(options_.peers.size()); }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(options_.peers->size()); }
   std::uint64_t context() const { return options_.context; }
   std::uint32_t contract() const { return options_.contract; }
   std::chrono::milliseconds timeout() const { return options_.timeout; }
@@ -138,7 +141,7 @@ class GroupContext {
   // The notice of a peer. False: it has come by no endpoint or window of this group.
   bool take_abort_notice(const Event& event);
   // Carries messages to this rank; null for ourselves.
-  const Transport* transport_of(std::uint32_t peer) const { return options_.peers[peer].transport; }
+  const Transport* transport_of(std::uint32_t peer) const { return this->peer(peer).transport; }
 
   // For the messenger. Binds a message and puts it behind those of its pair. `kind`: message_kind().
   void start_message(Operation& operation, const Call& call, std::uint32_t kind, bool is_referenced);
@@ -158,7 +161,7 @@ class GroupContext {
   std::uint16_t row_of(Collective collective, std::uint64_t bytes, std::string_view algorithm,
                        bool is_lowered);
   void count_traffic(std::uint32_t peer, bool is_send, std::size_t bytes) {
-    record::Traffic& traffic = *traffic_[peer];
+    record::Traffic& traffic = traffic_of(*transport_of(peer));
     record::add(is_send ? traffic.sent_bytes : traffic.received_bytes, bytes);
     record::add(traffic.messages, 1);
   }
@@ -224,6 +227,7 @@ class GroupContext {
     return (message_slot - kMessageSlots) / kSlotsPerPeer;
   }
 
+  const PeerAddress& peer(std::uint32_t rank) const { return (*options_.peers)[rank]; }
   Result<WorkRef> submit_exclusively(const Prepared& prepared, const Call& call, Completion completion);
   Result<WorkRef> submit_message(const Call& call, std::uint32_t kind);
   // In front of the first operation that needs them. Errors: of SharedWindow.
@@ -242,6 +246,7 @@ class GroupContext {
   void set_failure(const Status& cause, bool is_recorded);  // an orderly end is not
   std::unique_ptr<record::GroupRecord> make_record();
   void find_counters();
+  record::Traffic& traffic_of(const Transport& transport);
   bool has_operations() const;  // under way, or waiting for a match
   void revoke_control_blocks();
   void close_connections(bool fence);
@@ -253,7 +258,7 @@ class GroupContext {
   Engine& engine_;
   Options options_;
   std::unique_ptr<record::GroupRecord> record_;
-  std::vector<record::Traffic*> traffic_;  // by peer
+  std::vector<std::pair<const Transport*, record::Traffic*>> traffic_;  // of the transports to members
   record::Traffic uncounted_{};
   std::string transports_;    // their names, for the statistics
   SubmittedCalls submitted_;  // with the progress lock held
@@ -262,7 +267,7 @@ class GroupContext {
   std::array<Slot, kMessageSlots> slots_;
   std::vector<std::unique_ptr<Pair>> pairs_;  // by peer; empty before the first message
   Messenger messenger_;
-  SlotNeeds collective_needs_;  // the frames of slots 0..kSlots-1 cover them
+  SlotNeeds collective_needs_;  // the frames of slots 0..kSlots-1 cover them, once there are frames
   // By context, peer; those of a context are empty before its first.
   std::array<std::vector<std::unique_ptr<Endpoint>>, kContexts> endpoints_;
   PeerDistances distances_;                    // with the progress lock held

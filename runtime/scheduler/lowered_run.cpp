@@ -11,7 +11,6 @@ namespace tutti {
 void LoweredRun::start(ResolvedCall& resolved) {
   resolved_ = &resolved;
   control_blocks_ = &resolved.control_blocks();
-  origins_.resize(ResolvedPlace::peer_buffers + 2 * std::size_t{control_blocks_->size()});
   done_count_ = 0;
   has_announced_ = !resolved.is_announced();
   begin_epoch();
@@ -28,7 +27,6 @@ void LoweredRun::begin_epoch() {
 void LoweredRun::resume(ResolvedCall& resolved, const ResolvedStep* step) {
   resolved_ = &resolved;
   control_blocks_ = &resolved.control_blocks();
-  origins_.resize(ResolvedPlace::peer_buffers + 2 * std::size_t{control_blocks_->size()});
   done_count_ = 0;
   has_announced_ = true;
   number_ = control_blocks_->epoch(work_.slot);

@@ -43,8 +43,8 @@ class LoweredRun {
     revoked,   // `peer` has failed and no longer lets its buffers be touched
   };
 
-  // For control blocks of so many ranks. While nothing runs.
-  void reserve(std::size_t ranks) { origins_.reserve(ResolvedPlace::peer_buffers + 2 * ranks); }
+  // For the buffers of so many peers, which the direct form finds. While nothing runs.
+  void reserve(std::size_t peers) { origins_.resize(ResolvedPlace::peer_buffers + 2 * peers); }
   // To be filled in before start() or resume().
   Work& work() { return work_; }
   // Nothing is done yet. The control blocks are linked and the slot is free. `resolved` outlives the run.

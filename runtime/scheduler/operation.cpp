@@ -80,7 +80,7 @@ Status Operation::bind(GroupContext& group, const Prepared& prepared, const Call
       bind_whole(shape);
       needs->scratch_bytes = std::max(needs->scratch_bytes, prescaled_count(shape) * element_bytes_);
     }
-    needs->control_blocks = group.size();
+    if (blocks_.resolved->is_announced()) needs->peers = group.size();
   }
   return {};
 }

@@ -18,12 +18,20 @@ std::unique_ptr<record::GroupRecord> GroupContext::make_record() {
 
 void GroupContext::find_counters() {
   std::set<std::string_view> names;
-  for (const PeerAddress& peer : options_.peers) {
-    const bool is_counted = peer.transport != nullptr && options_.record != nullptr;
-    if (peer.transport != nullptr) names.insert(peer.transport->caps().name);
-    traffic_.push_back(is_counted ? &options_.record->traffic_of(peer.transport->caps().name) : &uncounted_);
+  for (const PeerAddress& peer : *options_.peers) {
+    if (peer.transport == nullptr) continue;
+    const std::string_view name = peer.transport->caps().name;
+    names.insert(name);
+    if (options_.record != nullptr && &traffic_of(*peer.transport) == &uncounted_)
+      traffic_.emplace_back(peer.transport, &options_.record->traffic_of(name));
   }
   transports_ = fmt::format("{}", fmt::join(names, "+"));
+}
+
+record::Traffic& GroupContext::traffic_of(const Transport& transport) {
+  for (const auto& [of, traffic] : traffic_)
+    if (of == &transport) return *traffic;
+  return uncounted_;
 }
 
 std::uint16_t GroupContext::row_of(Collective collective, std::uint64_t bytes, std::string_view algorithm,

@@ -197,6 +197,7 @@ void ResolvedCall::reset(std::shared_ptr<const LoweredPlans> plans, ControlBlock
   streams_ = vector_bytes >= limits_.stream_bytes;
   all_ranks_write_ = waits_for_all(shape().collective);
   readers_ = control_blocks.keep_readers(plans_->staged->readers);
+  if (!shape().hears_from_all) control_blocks.reserve_ended();
   length_ = epoch_length(*plans_->staged, count_, element_bytes_, control_blocks.shape().staging_bytes);
   for (ResolvedEpoch* epoch : {&staged_[0], &staged_[1], &direct_}) epoch->clear();
   if (!is_announced_) return;

@@ -37,15 +37,15 @@ class ScratchMemory {
 struct SlotNeeds {
   std::size_t channels = 0, steps = 0, ranges = 0;  // of a plan of messages
   std::size_t scratch_bytes = 0;
-  std::size_t control_blocks = 0;  // of operations on them
+  std::size_t peers = 0;  // whose buffers an operation on control blocks finds
 
   bool covers(const SlotNeeds& other) const {
     return channels >= other.channels && steps >= other.steps && ranges >= other.ranges &&
-           scratch_bytes >= other.scratch_bytes && control_blocks >= other.control_blocks;
+           scratch_bytes >= other.scratch_bytes && peers >= other.peers;
   }
   SlotNeeds with(const SlotNeeds& other) const {
     return {std::max(channels, other.channels), std::max(steps, other.steps), std::max(ranges, other.ranges),
-            std::max(scratch_bytes, other.scratch_bytes), std::max(control_blocks, other.control_blocks)};
+            std::max(scratch_bytes, other.scratch_bytes), std::max(peers, other.peers)};
   }
 };
 
@@ -71,7 +71,7 @@ struct SlotFrame {
     ranges.resize(size.ranges);
     deliveries.resize(size.steps);
     scratch.reserve(size.scratch_bytes);
-    run.reserve(size.control_blocks);
+    run.reserve(size.peers);
   }
 };
 

@@ -74,11 +74,11 @@ int run_collectives() {
   GroupContext::Options group;
   group.context = 7;
   group.rank = member.rank;
-  group.peers = (*world)->peers();
-  member.group = std::make_unique<GroupContext>((*world)->engine(), std::move(group));
-  member.selector = std::make_unique<Selector>(*Selector::make({}));
   std::vector<int> all;
   for (int rank = 0; rank < info.size; ++rank) all.push_back(rank);
+  group.peers = (*world)->peers_of(all);
+  member.group = std::make_unique<GroupContext>((*world)->engine(), std::move(group));
+  member.selector = std::make_unique<Selector>(*Selector::make({}));
   const Hierarchy nodes = (*world)->domains().hierarchy_of(all);
   member.backend = make_native_backend(*member.group, *member.selector, std::size_t{64} << 20U, nodes,
                                        info.node_count > 1 ? Reach::network : Reach::node);

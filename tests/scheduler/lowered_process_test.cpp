@@ -27,7 +27,9 @@ Member make_member(Rank& self) {
   GroupContext::Options group;
   group.context = 7;
   group.rank = member.rank;
-  for (const auto& address : self.addresses) group.peers.push_back({transport, address});
+  PeerList peers;
+  for (const auto& address : self.addresses) peers.emplace_back(transport, address);
+  group.peers = std::make_shared<const PeerList>(std::move(peers));
   member.group = std::make_unique<GroupContext>(*member.engine, std::move(group));
   member.selector = std::make_unique<Selector>(*Selector::make({}));
   member.backend = make_native_backend(*member.group, *member.selector, std::size_t{64} << 20U);

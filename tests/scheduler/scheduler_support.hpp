@@ -47,9 +47,11 @@ inline std::vector<Group> make_groups(World& world, std::uint64_t number) {
     GroupContext::Options options;
     options.context = number;
     options.rank = r;
+    PeerList peers;
     for (std::uint32_t q = 0; q < world.size(); ++q) {
-      options.peers.push_back({&member.engine->transport(0), world.member(q).engine->transport(0).address()});
+      peers.emplace_back(&member.engine->transport(0), world.member(q).engine->transport(0).address());
     }
+    options.peers = std::make_shared<const PeerList>(std::move(peers));
     Group group;
     group.context = std::make_unique<GroupContext>(*member.engine, std::move(options));
     group.backend = make_native_backend(*group.context, *member.selector, std::size_t{1} << 20U);

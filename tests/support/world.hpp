@@ -84,7 +84,9 @@ class World {
       GroupContext::Options group;
       group.context = 7;
       group.rank = r;
-      for (std::uint32_t q = 0; q < size; ++q) group.peers.push_back({transport, addresses[q]});
+      PeerList peers;
+      for (std::uint32_t q = 0; q < size; ++q) peers.emplace_back(transport, addresses[q]);
+      group.peers = std::make_shared<const PeerList>(std::move(peers));
       if (adjust.group) adjust.group(r, group);
       member->group = std::make_unique<GroupContext>(*member->engine, std::move(group));
       member->selector = std::make_unique<Selector>(*Selector::make({}));

@@ -54,8 +54,8 @@ std::string transports_of(const CommGroup& group) {
   const CommGroup::Impl& impl = CommGroup::Impl::of(group, "bench");
   std::set<std::string> names;
   for (const int rank : impl.world_ranks()) {
-    const Transport* transport = impl.world().peers()[static_cast<std::size_t>(rank)].transport;
-    if (transport != nullptr) names.emplace(transport->caps().name);
+    const std::string& name = impl.world().paths()[static_cast<std::size_t>(rank)].transport;
+    if (!name.empty()) names.insert(name);
   }
   return names.empty() ? "self" : joined(names, "+");
 }
