@@ -39,7 +39,7 @@ struct PeerAddress {
   std::shared_ptr<const std::vector<std::byte>> bytes;
 };
 
-// By rank; the own entry is unused. Groups with the same members share the list.
+// By rank; the own entry is unused. Groups with the same members can share the list.
 using PeerList = std::vector<PeerAddress>;
 
 class GroupContext {

@@ -432,6 +432,42 @@ TEST_CASE("memory of a peer that does not fit into the address space is told so 
   });
   CHECK(answer == "");
 }
+
+TEST_CASE("what one window of a peer cannot map does not end the others") {
+  // More than the first segments of link memory hold.
+  constexpr std::uint64_t kWindows = 20000;
+  const std::string answer = run_ranks(processes(), 2, [](Rank& self) -> std::string {
+    auto first = self.open_window(1);
+    if (!first) return first.status().to_string();
+    (*first)->expose(0, {0, 64, 64});
+    const auto peer = static_cast<std::uint32_t>(1 - self.rank);
+    while (!(*first)->query(peer, 0)) self.progress();
+    if (!self.barrier()) return "barrier";
+    std::vector<std::unique_ptr<SharedWindow>> more;
+    if (self.rank == 0) {
+      for (std::uint64_t context = 2; context <= kWindows; ++context) {
+        auto opened = self.open_window(context);
+        if (!opened) return opened.status().to_string();
+        more.push_back(*std::move(opened));
+      }
+      return self.barrier() && self.barrier() ? "" : "barrier";
+    }
+    const rlimit limit{mapped_bytes() + (std::size_t{512} << 10U), RLIM_INFINITY};
+    ::setrlimit(RLIMIT_AS, &limit);
+    if (!self.barrier()) return "barrier";
+    auto last = self.open_window(kWindows);
+    if (!last) return last.status().to_string();
+    constexpr int kLooks = 200;  // news is looked for now and then
+    for (int looks = 0; looks < kLooks || (*last)->trouble(peer); ++looks) {
+      if ((*last)->query(peer, 0)) return "the last window was mapped";
+      self.progress();
+    }
+    if ((*first)->is_gone(peer)) return "the first window takes the peer for gone";
+    if (!(*first)->query(peer, 0)) return "the first window has lost its block";
+    return self.barrier() ? "" : "barrier";
+  });
+  CHECK(answer == "");
+}
 #endif
 
 TEST_CASE("a peer costs one descriptor of its process, and an instance two") {

@@ -114,7 +114,7 @@ Result<std::unique_ptr<Endpoint>> MemoryTransport::open(std::span<const std::byt
   return std::unique_ptr<Endpoint>(std::move(endpoint));
 }
 
-// The list of an open window with these members, if it is among those that were made last; else a new one.
+// The list of an open window with these members, if it is among those that were used last; else a new one.
 Result<std::shared_ptr<WindowPeers>> MemoryTransport::find_peers(std::span<const ConstByteRange> addresses) {
   constexpr std::size_t kRemembered = 16;
   std::vector<std::optional<Nonce>> nonces;  // none: this rank
@@ -131,9 +131,13 @@ Result<std::shared_ptr<WindowPeers>> MemoryTransport::find_peers(std::span<const
   };
   std::deque<std::weak_ptr<WindowPeers>>& lists = worker_.peer_lists;
   std::erase_if(lists, [](const std::weak_ptr<WindowPeers>& list) { return list.expired(); });
-  for (const std::weak_ptr<WindowPeers>& list : lists) {
-    std::shared_ptr<WindowPeers> made = list.lock();
-    if (std::ranges::equal(*made, nonces, is_of_that_nonce)) return made;
+  for (auto list = lists.begin(); list != lists.end(); ++list) {
+    std::shared_ptr<WindowPeers> found = list->lock();
+    if (!std::ranges::equal(*found, nonces, is_of_that_nonce)) continue;
+    std::rotate(lists.begin(), list, list + 1);
+    for (const std::unique_ptr<WindowPeer>& peer : *found)
+      if (peer != nullptr) peer->memory.expect_news();
+    return found;
   }
   auto made = std::make_shared<WindowPeers>();
   for (const ConstByteRange address : addresses) {

@@ -14,9 +14,9 @@ ByteRange PeerMemory::segment(std::uint32_t index) {
 ByteRange PeerMemory::await_segment(std::uint32_t index) {
   constexpr std::uint32_t kAttemptsPerService = 64;
   const ByteRange memory = peer_->segment(index);
-  if (!memory.empty() || (attempts_++ % kAttemptsPerService != 0 && !is_gone_)) return memory;
+  if (!memory.empty() || (attempts_++ % kAttemptsPerService != 0 && !is_dead_)) return memory;
   const ByteRange found = segment(index);
-  if (found.empty() && !peer_->trouble()) is_gone_ = true;
+  if (found.empty() && !peer_->trouble()) is_lost_ = true;
   return found;
 }
 

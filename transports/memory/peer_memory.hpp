@@ -46,21 +46,28 @@ class PeerMemory {
                             std::uint64_t* seen_version);
 
   // Has the peer died? Asks the system.
-  void check() { is_gone_ = is_gone_ || peer_->is_gone() || peer_->is_cut_off(); }
-  // The peer is as good as gone: its memory, or ours for it, cannot be had.
-  void give_up() { is_gone_ = true; }
-  bool is_gone() const { return is_gone_; }
-  // The same, or its transport has ended.
-  bool has_ended() const {
-    return is_gone_ || (page_ != nullptr && page_->is_alive.load(std::memory_order_acquire) == 0);
+  void check() {
+    is_dead_ = is_dead_ || peer_->is_gone();
+    is_lost_ = is_lost_ || peer_->is_cut_off();
   }
+  // Its memory, or ours for it, cannot be had: for an endpoint the peer is as good as gone.
+  void give_up() { is_lost_ = true; }
+  bool is_gone() const { return is_dead_ || is_lost_; }
+  // The same, or its transport has ended.
+  bool has_ended() const { return is_lost_ || has_died(); }
+  // For windows, which share this: what one of them could not have does not count for the others.
+  bool has_died() const {
+    return is_dead_ || (page_ != nullptr && page_->is_alive.load(std::memory_order_acquire) == 0);
+  }
+  // The next await_segment() looks for news, whatever came before.
+  void expect_news() { attempts_ = 0; }
 
  private:
   Host* host_;
   std::shared_ptr<Peer> peer_;
   InstancePage* page_ = nullptr;
   std::uint32_t attempts_ = 0;
-  bool is_gone_ = false;
+  bool is_dead_ = false, is_lost_ = false;
 };
 
 // A member of a window.

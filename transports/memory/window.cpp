@@ -94,7 +94,8 @@ bool MemoryWindow::is_gone(std::uint32_t peer) {
   memory(peer).check();
   static_cast<void>(find(peer));
   const Side& side = sides_[peer];
-  if (!memory(peer).has_ended() && !side.is_closed()) return false;
+  const bool has_ended = memory(peer).has_died() || memory(peer).peer().is_cut_off() || side.is_closed();
+  if (!has_ended) return false;
   return side.block == nullptr || has_read_notice(peer) ||
          side.block->has_notice.load(std::memory_order_acquire) == 0;
 }

@@ -48,7 +48,7 @@ struct Worker {
   std::vector<MemoryWindow*> windows;      // all that are open
   Fifo<Event> waiting;                     // events that found no room
   std::size_t next_active = 0;             // where progress() goes on, so that everybody has a turn
-  std::deque<std::weak_ptr<WindowPeers>> peer_lists;  // of windows, the newest first
+  std::deque<std::weak_ptr<WindowPeers>> peer_lists;  // of windows, the last used first
   std::shared_ptr<Siblings> last_siblings;            // of the endpoint that was opened last
   // Control bytes handed out by the last progress(); entries are kept for later ones.
   std::deque<std::array<std::byte, kControlBytes>> control_bytes;
