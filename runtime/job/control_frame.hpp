@@ -119,6 +119,17 @@ struct MemberClaim {
   bool is_moving = false;  // belongs to the job already, and changes its parent
   bool is_again = false;   // a leader that has died may have announced it already
   WireOffer offer{};       // of a process that answers; one that connects has made it with its proof
+
+  MemberClaim as_moving() const {
+    MemberClaim claim = *this;
+    claim.is_moving = true;
+    return claim;
+  }
+  MemberClaim as_again() const {
+    MemberClaim claim = *this;
+    claim.is_again = true;
+    return claim;
+  }
   static auto fields(auto& self) {
     return std::tie(self.rank, self.size, self.pid, self.host, self.build_id, self.is_moving, self.is_again,
                     self.offer);

@@ -90,7 +90,7 @@ void ControlTree::move_to(const PathStep& step) {
   const auto addresses = split_addresses(step.addresses);
   if (is_ready_ || next_ || !addresses) return stay_here();
   to_try_ = {{0, root_address_}};  // follows the new parent on our path, until it sends its own
-  next_.emplace(options_, mover_claim_);
+  next_.emplace(options_, claim_.as_moving());
   next_->add_addresses(*addresses, step.rank);
   move_until_ = Clock::now() + options_.rejoin_time;
 }
@@ -174,7 +174,7 @@ void ControlTree::try_next_step(Clock::time_point start) {
     to_try_.erase(to_try_.begin());
     const auto addresses = split_addresses(step.addresses);
     if (!addresses || addresses->empty()) continue;
-    parent_.emplace(options_, mover_claim_, start);
+    parent_.emplace(options_, claim_.as_moving(), start);
     parent_->add_addresses(*addresses, step.rank);
     return;
   }

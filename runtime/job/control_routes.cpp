@@ -432,7 +432,7 @@ void ControlTree::replace_leader(GonePayload gone, Status lost) {
   if (lost_leader_) lost_leader_ = std::move(lost);  // rank 0 names the first
   held_gone_.push_back(std::move(gone));
   move_until_ = Clock::now() + options_.rejoin_time;
-  parent_.emplace(options_, again_claim_);
+  parent_.emplace(options_, claim_.as_again());
   search_leader({});
 }
 

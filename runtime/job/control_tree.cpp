@@ -30,9 +30,7 @@ constexpr std::chrono::seconds kLongestBetweenSeconds{10};
 
 ControlTree::ControlTree(const ControlOptions& options, Listeners listeners)
     : ControlChannel(options),
-      claim_{options.rank, options.size, ::getpid(), options.host, options.build_id, false},
-      mover_claim_{options.rank, options.size, ::getpid(), options.host, options.build_id, true},
-      again_claim_{options.rank, options.size, ::getpid(), options.host, options.build_id, false, true},
+      claim_{options.rank, options.size, ::getpid(), options.host, options.build_id},
       children_(options_, claim_, *this),
       listeners_(std::move(listeners)),
       below_(static_cast<std::size_t>(options.size), nullptr),

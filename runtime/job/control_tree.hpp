@@ -136,7 +136,7 @@ class ControlTree final : public ControlChannel, private ChildConnections::Owner
   bool has_neighbours_elsewhere() const;
   void keep_second(Clock::time_point now);
 
-  const MemberClaim claim_, mover_claim_, again_claim_;
+  const MemberClaim claim_;
   std::optional<ControlRoot> root_;         // rank 0
   std::optional<ParentConnection> parent_;  // all others
   ChildConnections children_;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/job/control_channel.hpp"
@@ -25,8 +26,8 @@ class ParentConnection {
   static constexpr int kAnyRank = -1;
 
   // Tries no candidate before `start`.
-  ParentConnection(const ControlOptions& options, const MemberClaim& claim, Clock::time_point start = {})
-      : options_(options), own_claim_(claim), next_try_(start) {}
+  ParentConnection(const ControlOptions& options, MemberClaim claim, Clock::time_point start = {})
+      : options_(options), own_claim_(std::move(claim)), next_try_(start) {}
 
   // Candidates: where to connect, and the rank that must answer. Names are abstract sockets of this network
   // namespace.
@@ -90,7 +91,7 @@ class ParentConnection {
   void give_up(Attempt& attempt, std::string outcome);
 
   const ControlOptions& options_;
-  const MemberClaim& own_claim_;
+  MemberClaim own_claim_;
   Stage stage_ = Stage::searching;
   std::vector<Candidate> candidates_;
   std::vector<Attempt> attempts_;
