@@ -45,7 +45,7 @@ class MemoryWindow final : public SharedWindow {
   struct Side {
     const WindowBlock* block = nullptr;     // null until the peer has opened its side
     const DirectoryEntry* entry = nullptr;  // the same
-    // What the entry's state was when it was found; before that, the version of the directory in which it was not.
+    // The entry's state when it was found; before that, the version of the directory in which it was not.
     std::uint64_t state = PeerMemory::kNoVersion;
 
     bool is_closed() const {
