@@ -434,8 +434,7 @@ TEST_CASE("memory of a peer that does not fit into the address space is told so 
 }
 
 TEST_CASE("what one window of a peer cannot map does not end the others") {
-  // More than the first segments of link memory hold.
-  constexpr std::uint64_t kWindows = 20000;
+  constexpr std::uint64_t kWindows = 20000;  // more than the first segments of link memory hold
   const std::string answer = run_ranks(processes(), 2, [](Rank& self) -> std::string {
     auto first = self.open_window(1);
     if (!first) return first.status().to_string();
